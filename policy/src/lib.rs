@@ -1,0 +1,8 @@
+//! The vocabulary that `sjail` and `sjail-broker` share: what a command line does
+//! ([`shell`], `classify`), what its owner wants (`config`), what follows from the
+//! two (`decide`) and what the jail must then enforce (`plan`).
+//!
+//! Pure: no input or output of its own, no unsafe code.
+#![forbid(unsafe_code)]
+
+pub mod risk;

@@ -1,0 +1,1 @@
+//! End-to-end suites that drive the real binaries on the real kernel.
