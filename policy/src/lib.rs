@@ -5,4 +5,6 @@
 //! Pure: no input or output of its own, no unsafe code.
 #![forbid(unsafe_code)]
 
+pub mod classify;
+pub mod effect;
 pub mod risk;
