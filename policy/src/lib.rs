@@ -8,3 +8,4 @@
 pub mod classify;
 pub mod effect;
 pub mod risk;
+pub mod shell;
