@@ -5,7 +5,12 @@
 //! Pure: no input or output of its own, no unsafe code.
 #![forbid(unsafe_code)]
 
+pub mod bytes;
 pub mod classify;
+pub mod duration;
 pub mod effect;
+pub mod host;
+pub mod plan;
 pub mod risk;
 pub mod shell;
+pub mod size;

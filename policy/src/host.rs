@@ -1,0 +1,301 @@
+//! Names of hosts in the network policy: `example.org`, `*.example.org:443`,
+//! `192.0.2.1:53`, `[2001:db8::1]:443`.
+
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// A host, or all hosts below a name, with or without a port.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct HostPattern {
+    host: Host,
+    port: Option<u16>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Host {
+    /// Exactly this name, lower case, without a final dot.
+    Name(String),
+    /// Every name that ends in `.` and this one, but not the name itself.
+    Below(String),
+    /// Exactly this address.
+    Address(IpAddr),
+    /// Every host.
+    Any,
+}
+
+/// Why a host pattern could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not a host: {why}")]
+pub struct HostError {
+    text: String,
+    why: &'static str,
+}
+
+impl HostPattern {
+    /// Whether a connection to this name and port is meant. The name is compared
+    /// label by label, without regard to case, with or without its final dot; a
+    /// name that is no valid host name matches nothing.
+    pub fn matches(&self, name: &str, port: u16) -> bool {
+        if self.port.is_some_and(|own| own != port) {
+            return false;
+        }
+        if let Some(address) = address(name) {
+            return match &self.host {
+                Host::Address(own) => *own == address,
+                Host::Any => true,
+                Host::Name(_) | Host::Below(_) => false,
+            };
+        }
+        let Ok(name) = canonical_name(name) else {
+            return false;
+        };
+        match &self.host {
+            Host::Any => true,
+            Host::Name(own) => *own == name,
+            Host::Below(own) => name
+                .strip_suffix(own.as_str())
+                .is_some_and(|front| front.len() > 1 && front.ends_with('.')),
+            Host::Address(_) => false,
+        }
+    }
+
+    /// The port, where one is named.
+    pub fn port(&self) -> Option<u16> {
+        self.port
+    }
+
+    /// Whether everything that `other` matches is matched by this one, too.
+    pub fn covers(&self, other: &HostPattern) -> bool {
+        if self.port.is_some() && self.port != other.port {
+            return false;
+        }
+        match (&self.host, &other.host) {
+            (Host::Any, _) => true,
+            (Host::Below(own), Host::Name(name) | Host::Below(name)) => {
+                (matches!(other.host, Host::Below(_)) && own == name)
+                    || name
+                        .strip_suffix(own.as_str())
+                        .is_some_and(|front| front.ends_with('.'))
+            }
+            (own, theirs) => own == theirs,
+        }
+    }
+}
+
+impl FromStr for HostPattern {
+    type Err = HostError;
+
+    fn from_str(text: &str) -> Result<Self, HostError> {
+        let wrong = |why| HostError {
+            text: text.to_owned(),
+            why,
+        };
+        let trimmed = text.trim();
+        let (host, port) = split_port(trimmed).map_err(wrong)?;
+        let host = if host == "*" {
+            Host::Any
+        } else if let Some(address) = address(host) {
+            Host::Address(address)
+        } else if let Some(parent) = host.strip_prefix("*.") {
+            Host::Below(canonical_name(parent).map_err(wrong)?)
+        } else {
+            Host::Name(canonical_name(host).map_err(wrong)?)
+        };
+        Ok(Self { host, port })
+    }
+}
+
+impl std::fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.host {
+            Host::Name(name) => f.write_str(name)?,
+            Host::Below(name) => write!(f, "*.{name}")?,
+            Host::Address(IpAddr::V6(address)) if self.port.is_some() => write!(f, "[{address}]")?,
+            Host::Address(address) => write!(f, "{address}")?,
+            Host::Any => f.write_str("*")?,
+        }
+        match self.port {
+            Some(port) => write!(f, ":{port}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Serialize for HostPattern {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for HostPattern {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(de::Error::custom)
+    }
+}
+
+fn split_port(text: &str) -> Result<(&str, Option<u16>), &'static str> {
+    if text.contains("://") || text.contains('/') {
+        return Err("give the name and the port only, without scheme or path");
+    }
+    if text.contains('@') {
+        return Err("a host has no user part");
+    }
+    let (host, port) = if text.starts_with('[') {
+        match text.rsplit_once("]:") {
+            Some((host, port)) => (host.trim_start_matches('['), Some(port)),
+            None => (text.trim_start_matches('[').trim_end_matches(']'), None),
+        }
+    } else if text.bytes().filter(|b| *b == b':').count() > 1 {
+        (text, None)
+    } else {
+        match text.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (text, None),
+        }
+    };
+    match port {
+        None | Some("*") => Ok((host, None)),
+        Some(port) => match port.parse::<u16>() {
+            Ok(number) if number > 0 && port.bytes().all(|b| b.is_ascii_digit()) => {
+                Ok((host, Some(number)))
+            }
+            _ => Err("the port is not a number from 1 to 65535"),
+        },
+    }
+}
+
+/// An address; one that is IPv4 in IPv6's clothes counts as IPv4.
+fn address(text: &str) -> Option<IpAddr> {
+    let bare = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'))
+        .unwrap_or(text);
+    bare.parse::<IpAddr>()
+        .ok()
+        .map(|address| address.to_canonical())
+}
+
+/// Letters, digits and hyphens in labels of at most 63; lower case, no final dot.
+fn canonical_name(name: &str) -> Result<String, &'static str> {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    if name.is_empty() {
+        return Err("there is no name");
+    }
+    if name.len() > 253 {
+        return Err("the name is longer than 253 characters");
+    }
+    if !name.is_ascii() {
+        return Err("write an international name in its xn-- form");
+    }
+    for label in name.split('.') {
+        if label.is_empty() || label.len() > 63 {
+            return Err("each part between dots has 1 to 63 characters");
+        }
+        if label.contains('*') {
+            return Err("`*` stands for whole parts at the front only, as in *.example.org");
+        }
+        let inner = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+        if !label.bytes().all(inner) || label.starts_with('-') || label.ends_with('-') {
+            return Err("a name consists of letters, digits and hyphens");
+        }
+    }
+    // `127.1`, `0x7f.1` and `2130706433` are addresses to a C library, names to us.
+    let last = name.rsplit('.').next().unwrap_or(name);
+    if last.bytes().all(|b| b.is_ascii_digit()) || last.to_ascii_lowercase().starts_with("0x") {
+        return Err("write an address in its usual form, such as 192.0.2.1");
+    }
+    Ok(name.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn patterns_match_by_label() {
+        for (pattern, name, port, expected) in [
+            ("example.org", "example.org", 443, true),
+            ("example.org", "EXAMPLE.org.", 443, true),
+            ("example.org", "www.example.org", 443, false),
+            ("*.example.org", "www.example.org", 443, true),
+            ("*.example.org", "example.org", 443, false),
+            ("*.example.org", "evilexample.org", 443, false),
+            ("*.example.org", ".example.org", 443, false),
+            ("example.org", "example.org.evil.com", 443, false),
+            ("*.example.org:443", "a.b.example.org", 443, true),
+            ("*.example.org:443", "a.b.example.org", 80, false),
+            ("192.0.2.1", "192.0.2.1", 1, true),
+            ("192.0.2.1", "::ffff:192.0.2.1", 1, true),
+            ("[2001:db8::1]:443", "2001:db8::1", 443, true),
+            ("*", "anything.org", 1, true),
+            ("*", "evil\0.org", 1, false),
+        ] {
+            let parsed: HostPattern = pattern.parse().unwrap();
+            assert_eq!(
+                parsed.matches(name, port),
+                expected,
+                "{pattern} {name}:{port}"
+            );
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for bad in [
+            "",
+            "*.",
+            "a..b",
+            "https://x.org",
+            "user@x.org",
+            "x.org:0",
+            "x.org:99999",
+            "x.org:+1",
+            "exa*mple.org",
+            "-x.org",
+            "ex ample.org",
+            "bücher.de",
+            "127.1",
+            "2130706433",
+            "0x7f.0.0.1",
+            "x.org/path",
+            "a.*.org",
+        ] {
+            assert!(bad.parse::<HostPattern>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn covering() {
+        let covers = |a: &str, b: &str| {
+            a.parse::<HostPattern>()
+                .unwrap()
+                .covers(&b.parse().unwrap())
+        };
+        assert!(covers("*.example.org", "a.example.org:443"));
+        assert!(covers("*.example.org", "*.a.example.org"));
+        assert!(covers("*.example.org", "*.example.org:1"));
+        assert!(covers("*", "example.org"));
+        assert!(!covers("*.example.org", "example.org"));
+        assert!(!covers("example.org:443", "example.org"));
+        assert!(!covers("*.ample.org", "*.example.org"));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_shown_reads_back(text in "(\\*\\.)?[a-z]{1,5}(\\.[a-z]{1,5}){0,3}(:[1-9][0-9]{0,3})?") {
+            let pattern: HostPattern = text.parse().unwrap();
+            prop_assert_eq!(pattern.to_string(), text);
+        }
+
+        #[test]
+        fn never_panics(text in ".{0,40}") {
+            let _ = text.parse::<HostPattern>();
+        }
+    }
+}
