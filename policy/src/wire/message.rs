@@ -1,0 +1,99 @@
+//! The envelope of Varlink: a call names a method, a reply carries parameters or an
+//! error's name.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// One method call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    /// `interface.Method`.
+    pub method: String,
+    /// The method's parameters, an object.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub parameters: Value,
+    /// The caller takes several replies, each but the last marked `continues`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub more: bool,
+    /// The caller wants no reply at all.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub oneway: bool,
+}
+
+impl Call {
+    /// A call that expects one reply.
+    pub fn new<T: Serialize>(method: &str, parameters: &T) -> Result<Call, serde_json::Error> {
+        Ok(Call {
+            method: method.to_owned(),
+            parameters: serde_json::to_value(parameters)?,
+            more: false,
+            oneway: false,
+        })
+    }
+}
+
+/// One answer to a call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reply {
+    /// What the method returns, or what its error carries.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub parameters: Value,
+    /// Further replies to the same call follow.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub continues: bool,
+    /// `interface.Error`, when the call failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
+/// The errors that Varlink itself names.
+pub mod service {
+    /// The interface that every Varlink service answers.
+    pub const INTERFACE: &str = "org.varlink.service";
+    /// Its description, as the Varlink specification gives it.
+    pub const DESCRIPTION: &str = include_str!("org.varlink.service.varlink");
+    /// Who is this, and which interfaces does it speak?
+    pub const GET_INFO: &str = "org.varlink.service.GetInfo";
+    /// The text of one interface.
+    pub const GET_INTERFACE_DESCRIPTION: &str = "org.varlink.service.GetInterfaceDescription";
+    /// No such interface on this socket.
+    pub const INTERFACE_NOT_FOUND: &str = "org.varlink.service.InterfaceNotFound";
+    /// No such method in the interface.
+    pub const METHOD_NOT_FOUND: &str = "org.varlink.service.MethodNotFound";
+    /// A parameter is missing, of the wrong type, or out of bounds.
+    pub const INVALID_PARAMETER: &str = "org.varlink.service.InvalidParameter";
+    /// The peer may not call this.
+    pub const PERMISSION_DENIED: &str = "org.varlink.service.PermissionDenied";
+    /// The method answers only a call that takes several replies.
+    pub const EXPECTED_MORE: &str = "org.varlink.service.ExpectedMore";
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_call_is_spelled_as_varlink_wants() {
+        let call = Call::new(
+            "io.sjail.Broker.Status",
+            &serde_json::json!({"id": "cmd_1"}),
+        )
+        .unwrap();
+        assert_eq!(
+            serde_json::to_string(&call).unwrap(),
+            r#"{"method":"io.sjail.Broker.Status","parameters":{"id":"cmd_1"}}"#
+        );
+    }
+
+    #[test]
+    fn an_answer_without_parameters_is_an_empty_object() {
+        let reply: Reply = serde_json::from_str("{}").unwrap();
+        assert_eq!(reply.error, None);
+        assert!(!reply.continues);
+    }
+}

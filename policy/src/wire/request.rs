@@ -1,0 +1,312 @@
+//! `io.sjail.Broker` on the request socket: whoever runs commands submits them here,
+//! asks what would happen to one, and tells how it ended. Nothing on this socket
+//! can approve anything.
+
+use serde::{Deserialize, Serialize};
+
+use crate::bytes::ByteString;
+use crate::plan::{Plan, Variable};
+use crate::risk::Risk;
+
+/// The interface's name.
+pub const INTERFACE: &str = "io.sjail.Broker";
+/// The interface's text.
+pub const DESCRIPTION: &str = include_str!("io.sjail.Broker.varlink");
+
+/// Decide about a command, wait for an answer where one is needed, record it.
+pub const SUBMIT: &str = "io.sjail.Broker.Submit";
+/// Say what would happen to a command; nothing is queued, nothing recorded.
+pub const CHECK: &str = "io.sjail.Broker.Check";
+/// How a request of one's own stands.
+pub const STATUS: &str = "io.sjail.Broker.Status";
+/// Tell how a command ended.
+pub const OUTCOME: &str = "io.sjail.Broker.Outcome";
+
+/// No request of the caller has this id.
+pub const ERROR_UNKNOWN_ID: &str = "io.sjail.Broker.UnknownId";
+/// Too much at once from this peer, or too many requests waiting.
+pub const ERROR_BUSY: &str = "io.sjail.Broker.Busy";
+/// The other side speaks another version of this interface.
+pub const ERROR_VERSION: &str = "io.sjail.Broker.VersionMismatch";
+/// The broker cannot do its work (no policy, no store); the text says why.
+pub const ERROR_UNABLE: &str = "io.sjail.Broker.Unable";
+
+/// What is to be run, as it was typed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Typed {
+    /// A program and its arguments.
+    Argv(Vec<ByteString>),
+    /// A line for the shell.
+    Line(ByteString),
+}
+
+/// Whether a person is to be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Asking {
+    /// As the policy has it.
+    #[default]
+    Policy,
+    /// In any case (`--require-approval`).
+    Always,
+}
+
+/// Parameters of [`SUBMIT`] and [`CHECK`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Submission {
+    /// The [`PROTOCOL`](super::PROTOCOL) of the caller.
+    pub protocol: u32,
+    /// The command.
+    pub command: Typed,
+    /// Where it starts, absolute.
+    pub cwd: ByteString,
+    /// The caller's whole environment; values never leave the broker's memory.
+    #[serde(default)]
+    pub env: Vec<Variable>,
+    /// The options of the command line that change policy, as typed
+    /// (`--rw=/data`, `--net=host`), in order.
+    #[serde(default)]
+    pub options: Vec<ByteString>,
+    /// The agent's name: a claim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// The session's name: a claim until an operator registers it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// Whether a person is asked.
+    #[serde(default)]
+    pub asking: Asking,
+    /// How long to wait for an answer, in milliseconds; 0 does not wait, nothing
+    /// waits as long as the policy says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_ms: Option<u64>,
+    /// Run what was approved under this id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<String>,
+}
+
+/// What the broker says about a submission; over a call with `more` there can be
+/// several, the last one without `continues`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "lowercase")]
+pub enum Answer {
+    /// A person must answer; the same call goes on.
+    Waiting(Waiting),
+    /// It may run as planned, but not before [`Answer::Recorded`].
+    Run(Box<Run>),
+    /// The intent is on the disk: the command may start.
+    Recorded {
+        /// The number of the intent record; absent where the log could not be
+        /// written and the policy says to go on.
+        seq: Option<u64>,
+        /// What its owner should know, the log's failure above all.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        alerts: Vec<String>,
+    },
+    /// It does not run: a rule blocks it.
+    Blocked(Refusal),
+    /// It does not run: a person said no.
+    Rejected(Refusal),
+    /// It does not run now: nobody has answered yet.
+    Pending(Waiting),
+    /// It does not run: nobody answered in time, or an approval is out of date.
+    Expired(Refusal),
+}
+
+/// A request that somebody must answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// The id to answer with.
+    pub id: String,
+    /// The risk.
+    pub risk: Risk,
+    /// Why.
+    pub reasons: Vec<String>,
+    /// The rule that asks.
+    pub rule: String,
+    /// What the command needs beyond the jail, if anything.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<String>,
+    /// What differs from an earlier approval, if that is why it asks again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed: Vec<String>,
+    /// Seconds since 1970 when the request lapses.
+    pub expires: i64,
+    /// Whether the owner may be asked at this caller's terminal: the kernel shows
+    /// a terminal and no agent between, and the policy allows it.
+    pub inline: bool,
+}
+
+/// Permission to run, with everything the jail must enforce.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// The id of this run, named by its outcome.
+    pub id: String,
+    /// What proves that an outcome comes from whoever was allowed to run.
+    pub token: String,
+    /// The risk.
+    pub risk: Risk,
+    /// Why.
+    pub reasons: Vec<String>,
+    /// `allow`, `approved`, `granted` or `elevated`.
+    pub decision: String,
+    /// The rule that decided.
+    pub rule: String,
+    /// Where it runs.
+    pub place: Place,
+    /// What the jail enforces; what was approved.
+    pub plan: Plan,
+    /// What the approval bound; checked once more at the exec.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub binding: Option<Binding>,
+    /// The approval that was used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Approval>,
+}
+
+/// Where a command runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Place {
+    /// In the jail.
+    Jail,
+    /// On the host: an elevated pattern.
+    Host,
+}
+
+/// A file as it was when a person looked at it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BoundFile {
+    /// Its path, links resolved.
+    pub path: ByteString,
+    /// The device it is on.
+    pub dev: u64,
+    /// Its inode.
+    pub ino: u64,
+    /// SHA-256 of its content, hexadecimal; absent for a folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+}
+
+/// What an approval is tied to; any difference makes it void.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Binding {
+    /// The program and its arguments.
+    pub argv: Vec<ByteString>,
+    /// The working directory.
+    pub cwd: BoundFile,
+    /// One hash per variable that the command gets, by name.
+    pub env: Vec<(String, String)>,
+    /// The programs and scripts that it starts, as far as they are known.
+    pub files: Vec<BoundFile>,
+    /// The hash of the policy in force.
+    pub policy: String,
+}
+
+/// Who said yes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Approval {
+    /// The request's id, or the grant's.
+    pub id: String,
+    /// The account and terminal of whoever answered.
+    pub approver: String,
+    /// What they wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// Why a command does not run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The request's id.
+    pub id: String,
+    /// The risk.
+    pub risk: Risk,
+    /// Why the risk.
+    pub reasons: Vec<String>,
+    /// The rule, or who refused.
+    pub rule: String,
+    /// The sentence for the caller.
+    pub message: String,
+}
+
+/// The reply to [`CHECK`]: the shape that other tools know, and more beside it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checked {
+    /// The command as one line.
+    pub command: String,
+    /// The risk.
+    pub risk_level: Risk,
+    /// Why.
+    pub risk_reasons: Vec<String>,
+    /// Whether a person would be asked.
+    pub requires_approval: bool,
+    /// `execute`, `queue_for_approval` or `block`.
+    pub suggested_action: String,
+    /// The rule that decides.
+    pub rule: String,
+}
+
+/// Parameters of [`STATUS`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StatusOf {
+    /// The request.
+    pub id: String,
+}
+
+/// The reply to [`STATUS`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// The request.
+    pub id: String,
+    /// `pending`, `approved`, `rejected`, `expired` or `used`.
+    pub status: String,
+    /// The note of whoever answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// Parameters of [`OUTCOME`]: how a command ended.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Outcome {
+    /// The run.
+    pub id: String,
+    /// Its proof, from [`Run::token`].
+    pub token: String,
+    /// `finished`, `timed-out`, `failed` (it could not be started) …
+    pub status: String,
+    /// The exit code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<i32>,
+    /// The signal that ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// How long it ran, in microseconds.
+    pub duration_us: u64,
+    /// What it used.
+    #[serde(default)]
+    pub usage: serde_json::Value,
+    /// The isolation that was achieved and verified.
+    #[serde(default)]
+    pub isolation: serde_json::Value,
+    /// Denials, network use, what is left to run later.
+    #[serde(default)]
+    pub detail: serde_json::Value,
+    /// The start of the output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_head: Option<ByteString>,
+    /// The end of the output, where the start does not hold it all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_tail: Option<ByteString>,
+}
+
+/// The reply to [`OUTCOME`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recorded {
+    /// The number of the outcome record.
+    pub seq: u64,
+}
