@@ -13,5 +13,6 @@ pub mod host;
 pub mod plan;
 pub mod risk;
 pub mod shell;
+pub mod show;
 pub mod size;
 pub mod wire;
