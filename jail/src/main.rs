@@ -1,3 +1,17 @@
 //! `sjail`: runs a command so that it can do only what its owner said it may.
+//!
+//! The walk of `sjail run`: [`layout`] makes the plan concrete, [`spawn`] clones pid 1
+//! into new namespaces, [`supervise`] waits, relays and watches; [`channel`] carries the
+//! few words between the two.
+#![allow(dead_code)]
+
+mod channel;
+mod error;
+mod exit;
+mod layout;
+mod spawn;
+mod step;
+mod supervise;
+mod sys;
 
 fn main() {}

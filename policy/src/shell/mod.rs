@@ -6,6 +6,9 @@
 //! script before it stumbles over a later one. It takes time linear in the length.
 
 pub mod ast;
+pub mod braces;
+pub mod decode;
+pub mod fold;
 pub mod word;
 
 pub use ast::{

@@ -1,0 +1,7 @@
+//! Every contact with the kernel that the safe crates do not offer, and all unsafe code.
+//!
+//! One file per kernel notion. Functions return `nix::Result` and take borrowed
+//! descriptors; none of them allocates, so the jail's side may call them between
+//! `clone3` and `execve`.
+
+pub mod socket;

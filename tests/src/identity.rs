@@ -1,0 +1,85 @@
+//! Who runs a test: the unprivileged case is the main one, root the second.
+
+use std::fs;
+use std::io;
+use std::process::Command;
+
+use nix::unistd::{Gid, Uid};
+use serde::{Deserialize, Serialize};
+
+/// The ordinary account the suites use when they are started by root.
+const ACCOUNT: &str = "sjail-test";
+
+/// Who a test runs as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Identity {
+    /// An ordinary user: `sjail-test` when the runner is root, else whoever
+    /// started it.
+    User,
+    /// The superuser; only when the runner is root.
+    Root,
+}
+
+impl Identity {
+    /// The word used on the command line and in listings.
+    pub fn word(self) -> &'static str {
+        match self {
+            Identity::User => "user",
+            Identity::Root => "root",
+        }
+    }
+
+    /// The identity a word names.
+    pub fn from_word(word: &str) -> Option<Identity> {
+        match word {
+            "user" => Some(Identity::User),
+            "root" => Some(Identity::Root),
+            _ => None,
+        }
+    }
+
+    /// Those the runner can be, the ordinary user first.
+    pub fn available() -> Vec<Identity> {
+        if Uid::effective().is_root() {
+            vec![Identity::User, Identity::Root]
+        } else {
+            vec![Identity::User]
+        }
+    }
+
+    /// The ids to run with; makes the account when it is missing.
+    pub fn ids(self) -> io::Result<(Uid, Gid)> {
+        match self {
+            Identity::User if Uid::effective().is_root() => match account()? {
+                Some(ids) => Ok(ids),
+                None => create_account(),
+            },
+            Identity::User | Identity::Root => Ok((Uid::effective(), Gid::effective())),
+        }
+    }
+}
+
+/// The account's ids, read from the file: a static program cannot ask NSS.
+fn account() -> io::Result<Option<(Uid, Gid)>> {
+    let accounts = fs::read_to_string("/etc/passwd")?;
+    Ok(accounts.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        let uid = fields.nth(1)?.parse().ok()?;
+        let gid = fields.next()?.parse().ok()?;
+        (name == ACCOUNT).then_some((Uid::from_raw(uid), Gid::from_raw(gid)))
+    }))
+}
+
+fn create_account() -> io::Result<(Uid, Gid)> {
+    // Two workers may get here at once; the loser finds the account there.
+    let made = Command::new("useradd")
+        .args(["--create-home", "--shell", "/bin/sh", ACCOUNT])
+        .output()?;
+    account()?.ok_or_else(|| {
+        let said = String::from_utf8_lossy(&made.stderr);
+        io::Error::other(format!(
+            "useradd could not make the account {ACCOUNT}: {said}"
+        ))
+    })
+}

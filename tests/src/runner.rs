@@ -1,0 +1,354 @@
+//! Runs the tests: each in a process of its own, as each identity, two at a time.
+
+use std::collections::VecDeque;
+use std::env;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::unistd::{Pid, Uid};
+
+use crate::tree::command_line;
+use crate::{Binaries, Identity, Outcome, Scene, Test, Tree};
+
+/// Two at a time: the smallest machine the suites are meant for has two cores.
+const WORKERS: usize = 2;
+
+/// The hidden word with which the runner starts itself for one test.
+const ONE: &str = "--one";
+
+/// Where ordinary programs are, for an account that is not the caller's own.
+const PLAIN_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The whole program: `e2e [FILTER…] [--list] [--as user|root]`. A test runs when
+/// its name holds one of the filters, or there is none.
+pub fn main(suites: Vec<(&str, Vec<Test>)>, attacker: &str) -> ExitCode {
+    let tests: Vec<Test> = suites
+        .into_iter()
+        .flat_map(|(suite, tests)| {
+            tests.into_iter().map(move |test| Test {
+                name: format!("{suite}::{}", test.name),
+                ..test
+            })
+        })
+        .collect();
+    let words: Vec<String> = env::args().skip(1).collect();
+    if words.first().is_some_and(|word| word == ONE) {
+        return run_one(&tests, &words[1..]);
+    }
+    let asked = Asked::from_words(&words);
+    let chosen: Vec<&Test> = tests.iter().filter(|test| asked.wants(test)).collect();
+    if asked.list {
+        for test in chosen {
+            println!("{}", test.name);
+        }
+        return ExitCode::SUCCESS;
+    }
+    match run_all(&chosen, &asked, attacker) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("e2e: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What the command line asks for.
+struct Asked {
+    filters: Vec<String>,
+    list: bool,
+    identity: Option<Identity>,
+}
+
+impl Asked {
+    fn from_words(words: &[String]) -> Asked {
+        let mut asked = Asked {
+            filters: Vec::new(),
+            list: false,
+            identity: None,
+        };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--list" => asked.list = true,
+                "--as" => asked.identity = words.next().and_then(|word| Identity::from_word(word)),
+                // Words for the standard harness, which shares `cargo test -- …`.
+                word if word.starts_with("--") => {}
+                word => asked.filters.push(word.to_string()),
+            }
+        }
+        asked
+    }
+
+    fn wants(&self, test: &Test) -> bool {
+        self.filters.is_empty()
+            || self
+                .filters
+                .iter()
+                .any(|filter| test.name.contains(filter.as_str()))
+    }
+}
+
+/// One test as one identity, and in the end what became of it.
+struct Job<'a> {
+    test: &'a Test,
+    identity: Identity,
+}
+
+impl Job<'_> {
+    fn name(&self) -> String {
+        format!("{} ({})", self.test.name, self.identity.word())
+    }
+}
+
+fn run_all(tests: &[&Test], asked: &Asked, attacker: &str) -> io::Result<ExitCode> {
+    let ground = tempfile::Builder::new().prefix("sjail-tests.").tempdir()?;
+    fs::set_permissions(ground.path(), fs::Permissions::from_mode(0o755))?;
+    let binaries = Binaries::gather(&ground.path().join("bin"), attacker)?;
+    let identities: Vec<Identity> = Identity::available()
+        .into_iter()
+        .filter(|identity| asked.identity.is_none_or(|wanted| wanted == *identity))
+        .collect();
+
+    let mut results = Vec::new();
+    for identity in [Identity::User, Identity::Root] {
+        let mine = tests
+            .iter()
+            .filter(|test| test.only.is_none_or(|only| only == identity));
+        if identities.contains(&identity) {
+            let (alone, shared): (Vec<_>, Vec<_>) = mine
+                .map(|&test| Job { test, identity })
+                .partition(|job| job.test.alone);
+            results.extend(run_jobs(shared, WORKERS, ground.path(), &binaries));
+            results.extend(run_jobs(alone, 1, ground.path(), &binaries));
+        } else if asked.identity.is_none() {
+            results.extend(mine.map(|&test| {
+                let reason = "the runner was not started as root".to_string();
+                (Job { test, identity }.name(), Outcome::Skipped(reason))
+            }));
+        }
+    }
+    Ok(report(&results))
+}
+
+/// Runs the jobs, `workers` at a time, printing each as it ends.
+fn run_jobs(
+    jobs: Vec<Job<'_>>,
+    workers: usize,
+    ground: &Path,
+    binaries: &Binaries,
+) -> Vec<(String, Outcome)> {
+    let queue = Mutex::new(VecDeque::from(jobs));
+    let results = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                loop {
+                    let next = queue.lock().ok().and_then(|mut queue| queue.pop_front());
+                    let Some(job) = next else { break };
+                    let outcome = run_job(&job, ground, binaries)
+                        .unwrap_or_else(|error| Outcome::Failed(format!("the runner: {error}")));
+                    let word = match &outcome {
+                        Outcome::Passed => "ok",
+                        Outcome::Failed(_) => "FAILED",
+                        Outcome::Skipped(_) => "skipped",
+                    };
+                    println!("test {} ... {word}", job.name());
+                    if let Ok(mut results) = results.lock() {
+                        results.push((job.name(), outcome));
+                    }
+                }
+            });
+        }
+    });
+    results.into_inner().unwrap_or_default()
+}
+
+/// Starts this program again for one test, as its identity, and waits.
+fn run_job(job: &Job<'_>, ground: &Path, binaries: &Binaries) -> io::Result<Outcome> {
+    let (uid, gid) = job.identity.ids()?;
+    let scratch = tempfile::Builder::new().prefix("t.").tempdir_in(ground)?;
+    chown(scratch.path(), Some(uid.as_raw()), Some(gid.as_raw()))?;
+    let outcome_path = scratch.path().join("outcome");
+    let log_path = ground.join(format!(
+        "{}.log",
+        scratch.path().file_name().unwrap_or_default().display()
+    ));
+    let log = File::create(&log_path)?;
+
+    let mut command = Command::new(binaries.path("e2e"));
+    command
+        .args([ONE, &job.test.name, job.identity.word()])
+        .arg(scratch.path())
+        .arg(binaries.folder())
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .current_dir("/");
+    if uid != Uid::effective() {
+        command.uid(uid.as_raw()).gid(gid.as_raw());
+        command
+            .env_clear()
+            .env("PATH", PLAIN_PATH)
+            .env("USER", "sjail-test")
+            .env("LOGNAME", "sjail-test");
+        command.env("LANG", "C.UTF-8").env("TERM", "xterm");
+    }
+    let detach = || {
+        // SAFETY: two system calls without memory arguments, between fork and exec.
+        unsafe {
+            libc::setsid();
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        }
+        Ok(())
+    };
+    // SAFETY: the closure is signal-safe, see above.
+    unsafe { command.pre_exec(detach) };
+    let child = command.spawn()?;
+    let ended = wait_or_kill(child, job.test.timeout)?;
+
+    let said = fs::read(&log_path).unwrap_or_default();
+    let said = String::from_utf8_lossy(&said);
+    fs::remove_file(&log_path)?;
+    make_removable(scratch.path());
+    let outcome = fs::read(&outcome_path)
+        .ok()
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    Ok(match (ended, outcome) {
+        (Ended::ByItself, Some(Outcome::Failed(message))) if !said.is_empty() => {
+            Outcome::Failed(format!("{message}\n--- the test said\n{said}"))
+        }
+        (Ended::ByItself, Some(outcome)) => outcome,
+        (Ended::ByItself, None) => Outcome::Failed(format!("it died without a word\n{said}")),
+        (Ended::Killed, _) => Outcome::Failed(format!(
+            "killed: not done after {:?}\n{said}",
+            job.test.timeout
+        )),
+    })
+}
+
+enum Ended {
+    ByItself,
+    Killed,
+}
+
+fn wait_or_kill(mut child: Child, timeout: Duration) -> io::Result<Ended> {
+    let deadline = Instant::now() + timeout;
+    loop {
+        if child.try_wait()?.is_some() {
+            return Ok(Ended::ByItself);
+        }
+        if Instant::now() >= deadline {
+            Tree::of(Pid::from_raw(child.id() as i32)).kill();
+            child.wait()?;
+            return Ok(Ended::Killed);
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Tests make folders that their owner may not enter; the scratch folder must go
+/// all the same.
+fn make_removable(folder: &Path) {
+    let Ok(metadata) = folder.symlink_metadata() else {
+        return;
+    };
+    if !metadata.is_dir() {
+        return;
+    }
+    let mode = metadata.permissions().mode();
+    let _ = fs::set_permissions(folder, fs::Permissions::from_mode(mode | 0o700));
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        make_removable(&entry.path());
+    }
+}
+
+/// The other side of [`run_job`]: plays one test and writes its outcome down.
+fn run_one(tests: &[Test], words: &[String]) -> ExitCode {
+    let [name, identity, scratch, binaries] = words else {
+        return ExitCode::FAILURE;
+    };
+    let test = tests.iter().find(|test| test.name == *name);
+    let (Some(test), Some(identity)) = (test, Identity::from_word(identity)) else {
+        return ExitCode::FAILURE;
+    };
+    let tree = Tree::own();
+    let scratch = PathBuf::from(scratch);
+    let binaries = Binaries::in_folder(Path::new(binaries));
+    let mut outcome = match Scene::set(identity, binaries, &scratch) {
+        Ok(scene) => catch_unwind(AssertUnwindSafe(|| Outcome::from((test.run)(&scene))))
+            .unwrap_or_else(|_| Outcome::Failed("it panicked".to_string())),
+        Err(error) => Outcome::Failed(format!("its scratch folder: {error}")),
+    };
+    let left = left_running(tree);
+    if outcome == Outcome::Passed && !left.is_empty() {
+        outcome = Outcome::Failed(format!("it left processes running: {left:#?}"));
+    }
+    tree.kill_descendants();
+    let written = serde_json::to_vec(&outcome)
+        .map_err(io::Error::from)
+        .and_then(|bytes| fs::write(scratch.join("outcome"), bytes));
+    match written {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// What still lives below a test that has ended. A moment is given to what is
+/// just dying; a broker, which is meant to outlive a call, does not count.
+fn left_running(tree: Tree) -> Vec<String> {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        let left: Vec<String> = tree
+            .descendants()
+            .into_iter()
+            .map(|pid| format!("{pid} {}", command_line(pid)))
+            .filter(|line| !line.contains("sjail-broker"))
+            .collect();
+        if left.is_empty() || Instant::now() >= deadline {
+            return left;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Prints failures in full, skips by name, counts last.
+fn report(results: &[(String, Outcome)]) -> ExitCode {
+    let mut out = io::stdout().lock();
+    let mut counts = (0, 0, 0);
+    let mut failures = String::new();
+    let mut skips = String::new();
+    for (name, outcome) in results {
+        match outcome {
+            Outcome::Passed => counts.0 += 1,
+            Outcome::Failed(message) => {
+                counts.1 += 1;
+                failures += &format!("\n---- {name}\n{message}\n");
+            }
+            Outcome::Skipped(reason) => {
+                counts.2 += 1;
+                skips += &format!("  {name}: {reason}\n");
+            }
+        }
+    }
+    if !failures.is_empty() {
+        let _ = writeln!(out, "\nfailures:{failures}");
+    }
+    if !skips.is_empty() {
+        let _ = write!(out, "\nskipped:\n{skips}");
+    }
+    let (passed, failed, skipped) = counts;
+    let _ = writeln!(out, "\n{passed} passed, {failed} failed, {skipped} skipped");
+    if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}

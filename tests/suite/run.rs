@@ -1,0 +1,22 @@
+//! What a plain `sjail run` promises.
+
+use sjail_tests::{Scene, Test, Verdict, tests};
+
+pub fn suite() -> Vec<Test> {
+    tests![the_host_runs_programs]
+}
+
+/// The ground itself: without it no other check means anything.
+fn the_host_runs_programs(scene: &Scene) -> Verdict {
+    scene
+        .host("sh")
+        .args(["-c", "echo here; exit 3"])
+        .output()?
+        .exits(3)?
+        .stdout_is("here\n")?;
+    let mut terminal = scene.host("sh").terminal()?;
+    terminal.line("tty; exit 4")?;
+    terminal.expect("/dev/pts/")?;
+    assert_eq!(terminal.finish()?.code(), Some(4));
+    Ok(())
+}
