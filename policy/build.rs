@@ -1,4 +1,5 @@
-//! Compiles `knowledge/*.toml` into static tables: parsing them at start-up would be too slow.
+//! Compiles `knowledge/*.toml` and `profiles/*.toml` into static tables: parsing them at start-up
+//! would be too slow.
 //!
 //! The schema is described in `knowledge/README.md`. A mistake in an entry stops the build with
 //! the file and the entry's name.
@@ -7,6 +8,8 @@
 mod emit;
 #[path = "build/flagline.rs"]
 mod flagline;
+#[path = "build/profiles.rs"]
+mod profiles;
 #[path = "build/schema.rs"]
 mod schema;
 
@@ -18,8 +21,9 @@ use schema::File;
 
 fn main() -> ExitCode {
     println!("cargo::rerun-if-changed=knowledge");
+    println!("cargo::rerun-if-changed=profiles");
     println!("cargo::rerun-if-changed=build");
-    match compile() {
+    match compile().and_then(|()| compile_profiles()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             println!("cargo::error={problem}");
@@ -57,6 +61,13 @@ fn compile() -> Result<(), String> {
     let out = std::env::var("OUT_DIR").map_err(|e| format!("OUT_DIR: {e}"))?;
     std::fs::write(Path::new(&out).join("knowledge.rs"), code)
         .map_err(|e| format!("writing knowledge.rs: {e}"))
+}
+
+fn compile_profiles() -> Result<(), String> {
+    let code = profiles::tables(Path::new("profiles"))?;
+    let out = std::env::var("OUT_DIR").map_err(|e| format!("OUT_DIR: {e}"))?;
+    std::fs::write(Path::new(&out).join("profiles.rs"), code)
+        .map_err(|e| format!("writing profiles.rs: {e}"))
 }
 
 fn read(path: &Path) -> Result<File, String> {

@@ -13,6 +13,8 @@ pub mod duration;
 pub mod effect;
 pub mod host;
 pub mod plan;
+pub mod profile;
+pub mod protect;
 pub mod risk;
 pub mod shell;
 pub mod show;
