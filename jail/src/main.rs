@@ -6,9 +6,14 @@
 #![allow(dead_code)]
 
 mod channel;
+mod cleanup;
 mod error;
 mod exit;
 mod layout;
+mod limits;
+mod output;
+mod result;
+mod signals;
 mod spawn;
 mod step;
 mod supervise;

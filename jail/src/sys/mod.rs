@@ -4,4 +4,6 @@
 //! descriptors; none of them allocates, so the jail's side may call them between
 //! `clone3` and `execve`.
 
+pub mod random;
 pub mod socket;
+pub mod tty;

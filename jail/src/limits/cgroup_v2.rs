@@ -1,0 +1,185 @@
+//! The unified hierarchy.
+//!
+//! A group with processes in it cannot hand controllers down (but for the root), so
+//! the jail's group is made below the nearest group, our own or one above it, that we
+//! may write to and that hands them down already or can be made to: with systemd that
+//! is the slice or delegated scope around us. The jail is born in it by clone3, so
+//! there is no moment in which it is outside.
+
+use std::fs;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+use nix::unistd::{AccessFlags, access};
+
+use super::cgroup::{
+    Controller, Error, Knob, Tally, View, read_keyed, read_number, remove_folder, write,
+};
+
+/// Length of the accounting period for processor time, in microseconds (the kernel's
+/// own default).
+const PERIOD: u64 = 100_000;
+
+/// A group in which the jail's can be made.
+#[derive(Debug)]
+pub struct Parent {
+    folder: PathBuf,
+    /// What it hands down, of what is needed.
+    pub controllers: Vec<Controller>,
+    disks: Vec<String>,
+}
+
+/// The nearest usable group that hands down the most of what is needed.
+pub fn parent(view: &View, needs: &[Controller]) -> Option<Parent> {
+    let place = view.unified()?;
+    let mut best: Option<Parent> = None;
+    for folder in place.folder.ancestors() {
+        if !folder.starts_with(&place.mount) || !writable(folder) {
+            break;
+        }
+        let controllers = hands_down(folder, needs);
+        if controllers.len() > best.as_ref().map_or(0, |best| best.controllers.len()) {
+            best = Some(Parent {
+                folder: folder.to_owned(),
+                controllers,
+                disks: Vec::new(),
+            });
+        }
+        if best
+            .as_ref()
+            .is_some_and(|best| best.controllers.len() == needs.len())
+        {
+            break;
+        }
+    }
+    let mut best = best?;
+    if best.controllers.contains(&Controller::Io) {
+        best.disks = view.disks();
+    }
+    Some(best)
+}
+
+/// Whether we may make groups in `folder` and move processes out of it.
+fn writable(folder: &Path) -> bool {
+    access(folder, AccessFlags::W_OK).is_ok()
+        && access(&folder.join("cgroup.procs"), AccessFlags::W_OK).is_ok()
+}
+
+/// Which of the needed controllers `folder` gives its children. What it has but does
+/// not hand down yet is switched on; the kernel refuses that where it would break its
+/// rule about inner processes.
+fn hands_down(folder: &Path, needs: &[Controller]) -> Vec<Controller> {
+    let list = |file| fs::read_to_string(folder.join(file)).unwrap_or_default();
+    let has = |list: &str, need: Controller| list.split_whitespace().any(|n| n == need.name());
+    let available = list("cgroup.controllers");
+    let given = list("cgroup.subtree_control");
+    needs
+        .iter()
+        .copied()
+        .filter(|need| {
+            has(&given, *need)
+                || has(&available, *need)
+                    && fs::write(
+                        folder.join("cgroup.subtree_control"),
+                        format!("+{}", need.name()),
+                    )
+                    .is_ok()
+        })
+        .collect()
+}
+
+/// The jail's group.
+#[derive(Debug)]
+pub struct Group {
+    paths: [PathBuf; 1],
+    handle: OwnedFd,
+    controllers: Vec<Controller>,
+    disks: Vec<String>,
+}
+
+impl Group {
+    /// Makes `sjail-ID` below `parent`.
+    pub fn create(parent: Parent, id: &str) -> Result<Group, Error> {
+        let path = parent.folder.join(format!("sjail-{id}"));
+        let failed = |source| Error::Create {
+            path: path.clone(),
+            source,
+        };
+        fs::create_dir(&path).map_err(failed)?;
+        let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | OFlag::O_RDONLY;
+        let handle = match open(&path, flags, Mode::empty()) {
+            Ok(handle) => handle,
+            Err(errno) => {
+                remove_folder(&path)?;
+                return Err(failed(errno.into()));
+            }
+        };
+        Ok(Group {
+            paths: [path],
+            handle,
+            controllers: parent.controllers,
+            disks: parent.disks,
+        })
+    }
+
+    /// Sets one limit.
+    pub fn limit(&mut self, knob: Knob, value: u64) -> Result<(), Error> {
+        let controller = knob.controller();
+        if !self.controllers.contains(&controller) {
+            return Err(Error::NoController(controller.name()));
+        }
+        match knob {
+            Knob::Memory => {
+                write(self.file("memory.max"), &value.to_string())?;
+                // Absent where the kernel has no swap accounting; then there is
+                // nothing to close.
+                if self.file("memory.swap.max").exists() {
+                    write(self.file("memory.swap.max"), "0")?;
+                }
+                Ok(())
+            }
+            Knob::Pids => write(self.file("pids.max"), &value.to_string()),
+            Knob::Cpu => write(
+                self.file("cpu.max"),
+                &format!("{} {PERIOD}", value * PERIOD / 100),
+            ),
+            Knob::IoRead => self.each_disk("rbps", value),
+            Knob::IoWrite => self.each_disk("wbps", value),
+        }
+    }
+
+    fn each_disk(&self, key: &str, rate: u64) -> Result<(), Error> {
+        if self.disks.is_empty() {
+            return Err(Error::NoDisk);
+        }
+        self.disks
+            .iter()
+            .try_for_each(|disk| write(self.file("io.max"), &format!("{disk} {key}={rate}")))
+    }
+
+    /// The folder, for clone3.
+    pub fn folder(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+
+    /// The folder's path.
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.paths
+    }
+
+    /// What the kernel counted.
+    pub fn tally(&self) -> Tally {
+        Tally {
+            oom_kills: read_keyed(&self.file("memory.events"), "oom_kill").unwrap_or(0),
+            forks_refused: read_keyed(&self.file("pids.events"), "max").unwrap_or(0),
+            peak_memory: read_number(&self.file("memory.peak")),
+            peak_pids: read_number(&self.file("pids.peak")),
+        }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.paths[0].join(name)
+    }
+}
