@@ -1,0 +1,367 @@
+//! Appending to the log. There is one ledger per database, owned by the one thread
+//! that writes.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::audit::head::{self, Head, HeadFile, SignedHead};
+use crate::audit::key::Key;
+use crate::audit::mirror::Mirror;
+use crate::audit::record::{Entry, Event, Hash, Record};
+use crate::audit::row;
+use crate::error::{Error, Result};
+use crate::store::{self, Files};
+
+/// So many records at most between two checkpoints in the database.
+const CHECKPOINT_EVERY: i64 = 256;
+
+/// The writing end of the log.
+pub struct Ledger {
+    connection: Connection,
+    head: Head,
+    last_time: i64,
+    last_checkpoint: i64,
+    key: Key,
+    head_file: HeadFile,
+    mirror: Mirror,
+}
+
+impl Ledger {
+    /// Opens the log, or makes one. What does not fit together (a cut tail, another
+    /// database, another key) becomes an alert in the log itself: it goes on, but
+    /// the gap stays visible for good.
+    pub fn open(files: &Files, mirror: Mirror) -> Result<Ledger> {
+        let connection = store::open(files)?;
+        let key = Key::load_or_create(&files.key())?;
+        let (head, last_time) = last_record(&connection)?;
+        let last_checkpoint = connection
+            .query_row("SELECT max(seq) FROM checkpoint", [], |row| {
+                row.get::<_, Option<i64>>(0)
+            })
+            .map_err(Error::database("read the checkpoints"))?
+            .unwrap_or(0);
+        let mut ledger = Ledger {
+            connection,
+            head,
+            last_time,
+            last_checkpoint,
+            key,
+            head_file: HeadFile::open(&files.head())?,
+            mirror,
+        };
+        let alarms = ledger.compare_with_head_file(files)?;
+        ledger.transaction(|ledger| ledger.begin(&alarms))?;
+        Ok(ledger)
+    }
+
+    /// How far the log goes.
+    pub fn head(&self) -> Head {
+        self.head
+    }
+
+    /// The database, for what is kept beside the log.
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Appends a record; it lasts when the transaction around it is committed.
+    pub fn append(&mut self, entry: Entry) -> Result<i64> {
+        let time = now_micros().max(self.last_time);
+        let record = Record::seal(self.head.seq + 1, time, entry, self.head.hash);
+        row::insert(&self.connection, &record).map_err(Error::database("append a record"))?;
+        self.count(&record)?;
+        if record.entry.event == Event::Alert {
+            self.mirror
+                .alert(record.entry.detail.as_deref().unwrap_or_default());
+        }
+        self.head = Head {
+            seq: record.seq,
+            hash: record.hash,
+        };
+        self.last_time = time;
+        Ok(record.seq)
+    }
+
+    /// Runs one piece of work; when it fails, nothing of it stays.
+    pub fn attempt<T>(&mut self, work: impl FnOnce(&mut Ledger) -> Result<T>) -> Result<T> {
+        let (head, time) = (self.head, self.last_time);
+        self.execute("SAVEPOINT work")?;
+        let result = work(self);
+        let ended = match &result {
+            Ok(_) => self.execute("RELEASE work"),
+            Err(_) => self
+                .execute("ROLLBACK TO work")
+                .and_then(|()| self.execute("RELEASE work")),
+        };
+        if result.is_err() || ended.is_err() {
+            (self.head, self.last_time) = (head, time);
+        }
+        // A failed rollback means that SQLite has already undone the whole
+        // transaction; the commit that follows will say so.
+        match ended {
+            Err(error) if result.is_ok() => Err(error),
+            _ => result,
+        }
+    }
+
+    /// Runs work and commits it.
+    pub fn transaction<T>(&mut self, work: impl FnOnce(&mut Ledger) -> Result<T>) -> Result<T> {
+        let before = self.begin_transaction()?;
+        let result = self.attempt(work);
+        self.commit(before)?;
+        result
+    }
+
+    /// Starts a transaction; the mark is for [`Ledger::commit`].
+    pub fn begin_transaction(&mut self) -> Result<Mark> {
+        self.execute("BEGIN IMMEDIATE")?;
+        Ok(Mark {
+            head: self.head,
+            time: self.last_time,
+            checkpoint: self.last_checkpoint,
+        })
+    }
+
+    /// Whether the transaction still stands; on a full disk SQLite gives it up.
+    pub fn in_transaction(&self) -> bool {
+        !self.connection.is_autocommit()
+    }
+
+    /// Makes everything since the mark durable, or undoes it all.
+    pub fn commit(&mut self, mark: Mark) -> Result<()> {
+        let result = if self.in_transaction() {
+            self.checkpoint_if_due()
+                .and_then(|()| self.execute("COMMIT"))
+        } else {
+            Err(Error::NotDurable("the disk refused the data".to_owned()))
+        };
+        if result.is_err() {
+            if self.in_transaction() {
+                let _ = self.execute("ROLLBACK");
+            }
+            self.head = mark.head;
+            self.last_time = mark.time;
+            self.last_checkpoint = mark.checkpoint;
+        }
+        result
+    }
+
+    /// Says beside the database how far the log goes. After the commit, and after
+    /// those who wait for it were told.
+    pub fn publish_head(&self) {
+        let signed = self.head.sign(&self.key);
+        if let Err(error) = self.head_file.write(signed) {
+            self.mirror.alert(&format!(
+                "the head of the audit log could not be written: {error}"
+            ));
+        }
+    }
+
+    /// Writes a checkpoint for the present head and sends it to the system's log.
+    pub fn checkpoint(&mut self) -> Result<()> {
+        if self.head.seq == self.last_checkpoint || self.head.seq == 0 {
+            return Ok(());
+        }
+        let signed = self.head.sign(&self.key);
+        self.connection
+            .prepare_cached(
+                "INSERT INTO checkpoint (seq, time, hash, key, signature) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )
+            .and_then(|mut statement| {
+                statement.execute(params![
+                    signed.head.seq,
+                    self.last_time,
+                    signed.head.hash.0,
+                    signed.key.0,
+                    signed.signature
+                ])
+            })
+            .map_err(Error::database("write a checkpoint"))?;
+        self.last_checkpoint = signed.head.seq;
+        self.mirror.head(&signed);
+        Ok(())
+    }
+
+    fn checkpoint_if_due(&mut self) -> Result<()> {
+        if self.head.seq - self.last_checkpoint >= CHECKPOINT_EVERY {
+            self.checkpoint()?;
+        }
+        Ok(())
+    }
+
+    fn execute(&self, sql: &'static str) -> Result<()> {
+        self.connection
+            .prepare_cached(sql)
+            .and_then(|mut statement| statement.execute([]))
+            .map(|_| ())
+            .map_err(Error::database(sql))
+    }
+
+    /// The first records of this start.
+    fn begin(&mut self, alarms: &[String]) -> Result<()> {
+        if self
+            .connection
+            .query_row("SELECT NOT EXISTS (SELECT 1 FROM record)", [], |row| {
+                row.get(0)
+            })
+            .map_err(Error::database("look for records"))?
+        {
+            let detail = serde_json::json!({ "key": self.key.public().to_string() });
+            self.append(Entry::new(Event::Genesis).detail(&detail))?;
+        }
+        for alarm in alarms {
+            let detail = serde_json::json!({ "alert": "tampering", "message": alarm });
+            self.append(Entry::new(Event::Alert).detail(&detail))?;
+        }
+        Ok(())
+    }
+
+    /// What the head file and the database disagree about. Where the file is ahead
+    /// and its signature right, numbering goes on behind it, so the gap stays.
+    fn compare_with_head_file(&mut self, files: &Files) -> Result<Vec<String>> {
+        let mut alarms = Vec::new();
+        let claimed = match head::read(&files.head()) {
+            Ok(claimed) => claimed,
+            Err(error) => {
+                alarms.push(error.to_string());
+                None
+            }
+        };
+        match claimed {
+            Some(claimed) if !claimed.is_genuine() => {
+                alarms.push("audit.head is not signed by the key it names".to_owned());
+            }
+            Some(claimed) => {
+                if claimed.key != self.key.public() {
+                    alarms.push(format!(
+                        "the signing key has changed from {} to {}",
+                        claimed.key,
+                        self.key.public()
+                    ));
+                }
+                self.compare_with(claimed, &mut alarms)?;
+            }
+            None if self.head.seq > 0 && alarms.is_empty() => {
+                alarms.push("audit.head is missing".to_owned());
+            }
+            None => {}
+        }
+        Ok(alarms)
+    }
+
+    fn compare_with(&mut self, claimed: SignedHead, alarms: &mut Vec<String>) -> Result<()> {
+        let claimed = claimed.head;
+        if claimed.seq > self.head.seq {
+            alarms.push(format!(
+                "the log ends at record {}, but record {} was written before: its tail is missing",
+                self.head.seq, claimed.seq
+            ));
+            self.head = claimed;
+            return Ok(());
+        }
+        let found = self
+            .connection
+            .query_row(
+                "SELECT hash FROM record WHERE seq = ?1",
+                [claimed.seq],
+                |row| row.get::<_, [u8; 32]>(0),
+            )
+            .optional()
+            .map_err(Error::database("read the last known record"))?;
+        if found.map(Hash) != Some(claimed.hash) {
+            alarms.push(format!(
+                "record {} is not the one that was written: the database was exchanged or changed",
+                claimed.seq
+            ));
+        }
+        Ok(())
+    }
+
+    /// Keeps the counts that statistics read.
+    fn count(&self, record: &Record) -> Result<()> {
+        let entry = &record.entry;
+        let (Some(decision), Some(risk)) = (counted(entry), &entry.risk) else {
+            return Ok(());
+        };
+        let day = record.time.div_euclid(86_400_000_000);
+        self.connection
+            .prepare_cached(
+                "INSERT INTO tally (day, agent, risk, decision, count) VALUES (?1, ?2, ?3, ?4, 1) \
+                 ON CONFLICT DO UPDATE SET count = count + 1",
+            )
+            .and_then(|mut statement| {
+                statement.execute(params![
+                    day,
+                    entry.agent.as_deref().unwrap_or_default(),
+                    risk,
+                    decision
+                ])
+            })
+            .map_err(Error::database("count a command"))?;
+        if matches!(decision, "ask" | "block") {
+            let command: String = entry
+                .command
+                .as_deref()
+                .unwrap_or_default()
+                .chars()
+                .take(200)
+                .collect();
+            self.connection
+                .prepare_cached(
+                    "INSERT INTO held (day, decision, command, count) VALUES (?1, ?2, ?3, 1) \
+                     ON CONFLICT DO UPDATE SET count = count + 1",
+                )
+                .and_then(|mut statement| statement.execute(params![day, decision, command]))
+                .map_err(Error::database("count a command"))?;
+        }
+        Ok(())
+    }
+}
+
+/// A point to go back to.
+pub struct Mark {
+    head: Head,
+    time: i64,
+    checkpoint: i64,
+}
+
+/// The decision under which a record counts as one submitted command. An approved
+/// command was counted when it was asked about.
+fn counted(entry: &Entry) -> Option<&str> {
+    let decision = entry.decision.as_deref()?;
+    match entry.event {
+        Event::Intent if decision == "approved" => None,
+        Event::Intent | Event::Decision => Some(decision),
+        _ => None,
+    }
+}
+
+fn last_record(connection: &Connection) -> Result<(Head, i64)> {
+    let last = connection
+        .query_row(
+            "SELECT seq, hash, time FROM record ORDER BY seq DESC LIMIT 1",
+            [],
+            |row| {
+                Ok((
+                    Head {
+                        seq: row.get(0)?,
+                        hash: Hash(row.get(1)?),
+                    },
+                    row.get(2)?,
+                ))
+            },
+        )
+        .optional()
+        .map_err(Error::database("read the last record"))?;
+    Ok(last.unwrap_or((Head::EMPTY, 0)))
+}
+
+/// The time now, as records carry it.
+pub fn now_micros() -> i64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .ok()
+        .and_then(|elapsed| i64::try_from(elapsed.as_micros()).ok())
+        .unwrap_or(0)
+}

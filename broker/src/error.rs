@@ -1,0 +1,102 @@
+//! Everything that can go wrong in the broker, in the words of whoever must mend it.
+
+use std::io;
+use std::path::PathBuf;
+
+/// A failed act.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A folder of ours cannot be made or looked at.
+    #[error(
+        "cannot prepare the folder {path}: {source}; check that its parent is yours and writable"
+    )]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A folder of ours belongs to, or is open to, somebody else.
+    #[error(
+        "{path} is not safe to use: {problem}; make it yours alone (chown, chmod 700) or remove it"
+    )]
+    UnsafeFolder {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A file of ours cannot be read or written.
+    #[error("cannot {act} {path}: {source}")]
+    File {
+        /// What was being done: `read`, `write`, `lock`.
+        act: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file of ours holds something else than it should.
+    #[error("{path} is damaged: {problem}; `sjail audit verify` tells more")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The database refuses.
+    #[error("cannot {act} in the audit database: {source}")]
+    Database {
+        /// What was being done.
+        act: &'static str,
+        /// Why.
+        source: rusqlite::Error,
+    },
+    /// A database of another program, or of a later sjail.
+    #[error(
+        "{path} was written by a different version of sjail ({found}, this one knows {known}); use that version, or move the file away"
+    )]
+    StoreVersion {
+        /// The file.
+        path: PathBuf,
+        /// The version found.
+        found: i64,
+        /// The version known.
+        known: i64,
+    },
+    /// What was to be written was not, because the transaction around it failed.
+    #[error("the record could not be made durable: {0}; free disk space or check the disk")]
+    NotDurable(String),
+    /// The thread that writes is gone.
+    #[error("the audit writer has ended; restart sjail-broker")]
+    WriterGone,
+    /// The system gives no random bytes.
+    #[error("the system gives no random bytes: {0}")]
+    Random(getrandom::Error),
+    /// A socket cannot be made or used.
+    #[error("cannot {act} the socket {path}: {source}")]
+    Socket {
+        /// What was being done.
+        act: &'static str,
+        /// The socket.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// Wraps a database error with what was being done.
+    pub fn database(act: &'static str) -> impl FnOnce(rusqlite::Error) -> Error {
+        move |source| Error::Database { act, source }
+    }
+
+    /// Wraps an I/O error with what was being done to which file.
+    pub fn file(act: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
+        let path = path.into();
+        move |source| Error::File { act, path, source }
+    }
+}
+
+/// What most functions of the broker return.
+pub type Result<T> = std::result::Result<T, Error>;
