@@ -1,9 +1,9 @@
 //! The words between the supervisor outside and pid 1 inside.
 //!
 //! ```text
-//!   supervisor ── Go, Signal ─────────────────────────────────► pid 1 of the jail
-//!              ◄─ Failed | Ready (+ pty master) · Started ·
-//!                 Stopped* · Exited ───────────────────────────
+//!   supervisor ── Go, Signal, Foreground, Background ─────────► pid 1 of the jail
+//!              ◄─ Failed | Ready (+ pty master) ·
+//!                 Started (+ /proc) · Stopped* · Exited ───────
 //! ```
 //!
 //! One `SOCK_SEQPACKET` pair, close-on-exec at both ends, so the command itself never
@@ -29,6 +29,13 @@ pub enum ToJail {
     Go,
     /// Send this signal to the command's process group.
     Signal(i32),
+    /// Send this signal to the command's first process alone.
+    SignalCommand(i32),
+    /// Give the command's process group the pty's foreground.
+    Foreground,
+    /// Take the pty's foreground away from it (pid 1's own group has it then): the next
+    /// read from the pty stops the command with SIGTTIN, which is a `Stopped`.
+    Background,
 }
 
 /// What pid 1 says to the supervisor.
@@ -38,12 +45,14 @@ pub enum FromJail {
     Failed(Failure),
     /// Every layer is on and verified; comes with the pty's master when there is a pty.
     Ready,
-    /// The command has been executed; its pid is the one inside.
+    /// The command has been executed; its pid is the one inside. Comes with a descriptor
+    /// of the jail's `/proc`, through which the watchdog looks.
     Started {
         /// The pid in the jail's own pid namespace.
         pid: i32,
     },
-    /// The command was stopped by a signal (Ctrl-Z).
+    /// The command was stopped by a signal (Ctrl-Z, or a read or write of the pty from
+    /// the background).
     Stopped {
         /// The signal that stopped it.
         signal: i32,
@@ -80,6 +89,9 @@ impl Outside {
         let words = match message {
             ToJail::Go => [1, 0, 0, 0],
             ToJail::Signal(signal) => [2, signal, 0, 0],
+            ToJail::SignalCommand(signal) => [3, signal, 0, 0],
+            ToJail::Foreground => [4, 0, 0, 0],
+            ToJail::Background => [5, 0, 0, 0],
         };
         socket::send(self.0.as_fd(), &encode(words), None)
     }
@@ -140,6 +152,9 @@ impl Inside {
         match decode(&bytes, length) {
             Some([1, ..]) => Ok(Some(ToJail::Go)),
             Some([2, signal, ..]) => Ok(Some(ToJail::Signal(signal))),
+            Some([3, signal, ..]) => Ok(Some(ToJail::SignalCommand(signal))),
+            Some([4, ..]) => Ok(Some(ToJail::Foreground)),
+            Some([5, ..]) => Ok(Some(ToJail::Background)),
             _ => Err(Errno::EBADMSG),
         }
     }
@@ -178,7 +193,13 @@ mod tests {
     #[test]
     fn every_message_arrives_as_it_was_sent() {
         let (outside, inside) = pair().unwrap();
-        for message in [ToJail::Go, ToJail::Signal(15)] {
+        for message in [
+            ToJail::Go,
+            ToJail::Signal(15),
+            ToJail::SignalCommand(10),
+            ToJail::Foreground,
+            ToJail::Background,
+        ] {
             outside.send(message).unwrap();
             assert_eq!(inside.receive().unwrap(), Some(message));
         }

@@ -61,6 +61,20 @@ pub struct Streams {
     pub window: Option<libc::winsize>,
     /// The pty's first settings, copied from the terminal outside.
     pub termios: Option<libc::termios>,
+    /// Whether the command's group starts with the pty's foreground.
+    pub start: Start,
+}
+
+/// Where the command's process group stands when it starts; of no meaning without a pty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// It has the terminal at once.
+    Foreground,
+    /// sjail is in the background, or shares the terminal with the rest of a pipeline:
+    /// pid 1's own group keeps the foreground, so that the first read or change of
+    /// settings stops the command (SIGTTIN, SIGTTOU). Pid 1 reports that, and the
+    /// supervisor hands the terminal over, or stops as any background job does.
+    Background,
 }
 
 /// Clones pid 1 of the jail and gathers its handles. With a limits group (the
