@@ -1,5 +1,5 @@
 //! Which changes of a git configuration are harmless to the host, and which would run a
-//! program there. The knowledge is `knowledge/git_keys.toml`.
+//! program there. The knowledge is `judge/git_keys.toml`.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
@@ -129,7 +129,7 @@ fn table() -> &'static Table {
     TABLE.get_or_init(|| {
         // The file is part of the program and a test reads it; an unreadable table
         // would judge every key as unknown, the strict side.
-        toml::from_str(include_str!("../knowledge/git_keys.toml")).unwrap_or(Table {
+        toml::from_str(include_str!("../judge/git_keys.toml")).unwrap_or(Table {
             key: Vec::new(),
             program: Vec::new(),
         })
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn the_table_can_be_read() {
-        let table: Table = toml::from_str(include_str!("../knowledge/git_keys.toml")).unwrap();
+        let table: Table = toml::from_str(include_str!("../judge/git_keys.toml")).unwrap();
         assert!(table.key.len() > 80 && table.program.len() > 30);
         for harmless in &table.key {
             assert_eq!(harmless.key, harmless.key.to_lowercase());
