@@ -41,6 +41,7 @@
 //! - What a test leaves running is killed and counts as a failure;
 //!   [`leftovers::Snapshot`] finds mounts, control groups and temporary files.
 
+pub mod attack;
 mod binaries;
 mod call;
 mod case;
