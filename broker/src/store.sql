@@ -32,6 +32,7 @@ CREATE INDEX record_id ON record(id) WHERE id IS NOT NULL;
 CREATE INDEX record_risk ON record(risk, seq) WHERE risk IN ('dangerous', 'critical', 'disallowed');
 CREATE INDEX record_agent ON record(agent, seq) WHERE agent IS NOT NULL;
 CREATE INDEX record_session ON record(session, seq) WHERE session IS NOT NULL;
+CREATE INDEX record_held ON record(decision, seq) WHERE event = 'decision';
 CREATE INDEX record_alert ON record(seq) WHERE event = 'alert';
 
 -- Signed statements that the log went as far as this, and had this hash there.
@@ -67,24 +68,32 @@ BEGIN SELECT raise(ABORT, 'checkpoints cannot be deleted'); END;
 CREATE TRIGGER pruned_no_update BEFORE UPDATE ON pruned
 BEGIN SELECT raise(ABORT, 'prune marks cannot be changed'); END;
 
--- Counts per day, so that statistics over a million records stay quick. Derived:
--- `verify` does not trust them.
+-- Counts per hour since 1970, so that statistics over a million records stay quick.
+-- Derived: `verify` does not look at them.
 CREATE TABLE tally (
-  day      INTEGER NOT NULL,
+  hour     INTEGER NOT NULL,
   agent    TEXT NOT NULL,
   risk     TEXT NOT NULL,
   decision TEXT NOT NULL,
   count    INTEGER NOT NULL,
-  PRIMARY KEY (day, agent, risk, decision)
+  PRIMARY KEY (hour, agent, risk, decision)
 ) STRICT, WITHOUT ROWID;
 -- The same for single commands, but only for those that were asked about or refused.
 CREATE TABLE held (
-  day      INTEGER NOT NULL,
+  hour     INTEGER NOT NULL,
   decision TEXT NOT NULL,
   command  TEXT NOT NULL,
   count    INTEGER NOT NULL,
-  PRIMARY KEY (day, decision, command)
+  PRIMARY KEY (hour, decision, command)
 ) STRICT, WITHOUT ROWID;
+-- How long commands ran, in microseconds.
+CREATE TABLE spent (
+  hour    INTEGER PRIMARY KEY,
+  runs    INTEGER NOT NULL,
+  failed  INTEGER NOT NULL,
+  total   INTEGER NOT NULL,
+  longest INTEGER NOT NULL
+) STRICT;
 
 -- Runs that were let go and have not told their end.
 CREATE TABLE run (

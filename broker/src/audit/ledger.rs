@@ -6,10 +6,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::audit::head::{self, Head, HeadFile, SignedHead};
-use crate::audit::key::Key;
+use crate::audit::key::{Key, PublicKey};
 use crate::audit::mirror::Mirror;
 use crate::audit::record::{Entry, Event, Hash, Record};
 use crate::audit::row;
+use crate::audit::tally;
 use crate::error::{Error, Result};
 use crate::store::{self, Files};
 
@@ -55,6 +56,11 @@ impl Ledger {
         Ok(ledger)
     }
 
+    /// The key that vouches for this log.
+    pub fn public_key(&self) -> PublicKey {
+        self.key.public()
+    }
+
     /// How far the log goes.
     pub fn head(&self) -> Head {
         self.head
@@ -70,7 +76,7 @@ impl Ledger {
         let time = now_micros().max(self.last_time);
         let record = Record::seal(self.head.seq + 1, time, entry, self.head.hash);
         row::insert(&self.connection, &record).map_err(Error::database("append a record"))?;
-        self.count(&record)?;
+        tally::count(&self.connection, &record)?;
         if record.entry.event == Event::Alert {
             self.mirror
                 .alert(record.entry.detail.as_deref().unwrap_or_default());
@@ -277,46 +283,6 @@ impl Ledger {
         }
         Ok(())
     }
-
-    /// Keeps the counts that statistics read.
-    fn count(&self, record: &Record) -> Result<()> {
-        let entry = &record.entry;
-        let (Some(decision), Some(risk)) = (counted(entry), &entry.risk) else {
-            return Ok(());
-        };
-        let day = record.time.div_euclid(86_400_000_000);
-        self.connection
-            .prepare_cached(
-                "INSERT INTO tally (day, agent, risk, decision, count) VALUES (?1, ?2, ?3, ?4, 1) \
-                 ON CONFLICT DO UPDATE SET count = count + 1",
-            )
-            .and_then(|mut statement| {
-                statement.execute(params![
-                    day,
-                    entry.agent.as_deref().unwrap_or_default(),
-                    risk,
-                    decision
-                ])
-            })
-            .map_err(Error::database("count a command"))?;
-        if matches!(decision, "ask" | "block") {
-            let command: String = entry
-                .command
-                .as_deref()
-                .unwrap_or_default()
-                .chars()
-                .take(200)
-                .collect();
-            self.connection
-                .prepare_cached(
-                    "INSERT INTO held (day, decision, command, count) VALUES (?1, ?2, ?3, 1) \
-                     ON CONFLICT DO UPDATE SET count = count + 1",
-                )
-                .and_then(|mut statement| statement.execute(params![day, decision, command]))
-                .map_err(Error::database("count a command"))?;
-        }
-        Ok(())
-    }
 }
 
 /// A point to go back to.
@@ -324,17 +290,6 @@ pub struct Mark {
     head: Head,
     time: i64,
     checkpoint: i64,
-}
-
-/// The decision under which a record counts as one submitted command. An approved
-/// command was counted when it was asked about.
-fn counted(entry: &Entry) -> Option<&str> {
-    let decision = entry.decision.as_deref()?;
-    match entry.event {
-        Event::Intent if decision == "approved" => None,
-        Event::Intent | Event::Decision => Some(decision),
-        _ => None,
-    }
 }
 
 fn last_record(connection: &Connection) -> Result<(Head, i64)> {

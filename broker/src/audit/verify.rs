@@ -373,7 +373,12 @@ impl Checker {
     /// The first record must be the first ever, or follow what was pruned.
     fn check_start(&mut self, start: Option<Head>) {
         let Some(start) = start else { return };
-        let accounted = start == Head::EMPTY || self.prunes.contains(&start);
+        // A prune that was interrupted leaves some of what it could have removed.
+        let accounted = start == Head::EMPTY
+            || self
+                .prunes
+                .iter()
+                .any(|prune| *prune == start || prune.seq > start.seq);
         if !accounted {
             let problem = if start.seq == 0 {
                 Problem::Unlinked { seq: 1 }
