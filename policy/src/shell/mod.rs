@@ -9,6 +9,8 @@ pub mod ast;
 pub mod braces;
 pub mod decode;
 pub mod fold;
+mod parser;
+pub mod walk;
 pub mod word;
 
 pub use ast::{
@@ -26,10 +28,25 @@ pub const MAX_DEPTH: usize = 64;
 /// Reads a script.
 ///
 /// ```
-/// let script = sjail_policy::shell::parse(b"");
-/// assert!(script.lists.is_empty());
+/// use sjail_policy::shell::{CommandKind, parse};
+///
+/// let script = parse(b"r''m -rf /");
+/// let CommandKind::Simple(command) = &script.lists[0].first.commands[0].kind else {
+///     panic!("not a simple command");
+/// };
+/// assert_eq!(command.words[0].literal().as_deref(), Some(&b"rm"[..]));
 /// ```
 pub fn parse(source: &[u8]) -> Script {
-    let _ = source;
-    Script::default()
+    parser::read(source).0
+}
+
+/// Reads a script, and says how many steps that took: what growth is measured by.
+pub fn parse_counting(source: &[u8]) -> (Script, usize) {
+    parser::read(source)
+}
+
+/// Reads the text of an arithmetic expression, such as the value of a variable that an
+/// expression names, or an argument of `let`: substitutions in it run.
+pub fn parse_arithmetic(source: &[u8]) -> word::Arithmetic {
+    parser::read_arithmetic(source)
 }
