@@ -18,7 +18,9 @@ impl Parser<'_> {
                 redirects.push(redirect);
             } else if self.peek().is_none_or(ends_word) && !self.at_process() {
                 break;
-            } else if let (true, Some(assignment)) = (simple.words.is_empty(), self.assignment()) {
+            } else if simple.words.is_empty()
+                && let Some(assignment) = self.assignment()
+            {
                 simple.assignments.push(assignment);
             } else {
                 simple.words.push(self.word(Mode::Word));
