@@ -15,6 +15,15 @@ pub enum Error {
     /// The channel to pid 1 broke.
     #[error("talking to the jail's first process failed: {0}")]
     Channel(Errno),
+    /// The limits group would not take the jail.
+    #[error("limiting the jail failed: {0}")]
+    Group(crate::limits::cgroup::Error),
+    /// The loop's own waiting failed.
+    #[error("waiting for the jail failed: {0}")]
+    Wait(Errno),
+    /// The pty's master could not be set up.
+    #[error("connecting the terminal to the jail failed: {0}")]
+    Terminal(Errno),
     /// A step of the set-up failed inside.
     #[error("setting up the jail failed: {0:?}")]
     SetUp(Failure),
@@ -29,7 +38,13 @@ impl Error {
     /// The exit status that goes with the error.
     pub fn exit(&self) -> Exit {
         match self {
-            Error::Unready | Error::Channel(_) | Error::SetUp(_) | Error::JailDied => Exit::Failed,
+            Error::Unready
+            | Error::Channel(_)
+            | Error::Group(_)
+            | Error::Wait(_)
+            | Error::Terminal(_)
+            | Error::SetUp(_)
+            | Error::JailDied => Exit::Failed,
         }
     }
 }

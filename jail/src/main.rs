@@ -11,12 +11,15 @@ mod error;
 mod exit;
 mod layout;
 mod limits;
+mod outcome;
 mod output;
 mod result;
 mod signals;
 mod spawn;
+mod stdio;
 mod step;
 mod supervise;
 mod sys;
+mod terminal;
 
 fn main() {}

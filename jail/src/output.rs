@@ -214,13 +214,36 @@ impl Tap {
     fn reader_left(&mut self) -> Passed {
         self.source = None;
         if let Sink::PassOn(outlet) = &mut self.sink {
-            outlet.pending.clear();
+            outlet.discard();
         }
         Passed::End
     }
 
-    /// Ends the tap: what was kept, and whether that is all.
-    pub fn finish(self) -> Captured {
+    /// Whether it goes on to our own descriptor, whose reader may be slow.
+    pub fn is_passed_on(&self) -> bool {
+        matches!(self.sink, Sink::PassOn(_))
+    }
+
+    /// Nobody is left who could write: what is not there now never comes. (A descriptor
+    /// of the pipe's other end that got out of the jail must not keep us waiting.)
+    pub fn close(&mut self) {
+        self.source = None;
+    }
+
+    /// Ends the tap: what was kept of which stream, and whether that is all.
+    pub fn finish(self) -> Option<(Stream, Captured)> {
+        let Sink::Keep(bytes) = self.sink else {
+            return None;
+        };
+        let captured = Captured {
+            bytes,
+            truncated: self.truncated,
+        };
+        Some((self.stream, captured))
+    }
+
+    #[cfg(test)]
+    fn captured(self) -> Captured {
         Captured {
             bytes: match self.sink {
                 Sink::Keep(bytes) => bytes,
@@ -295,6 +318,11 @@ impl Outlet {
         Ok(Outlet::with(same, chunk))
     }
 
+    /// Writes to a descriptor of our own that is non-blocking already.
+    pub fn non_blocking(fd: OwnedFd) -> Outlet {
+        Outlet::with(fd, CHUNK)
+    }
+
     fn with(fd: OwnedFd, chunk: usize) -> Outlet {
         Outlet {
             fd,
@@ -312,6 +340,11 @@ impl Outlet {
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), Errno> {
         self.pending.extend_from_slice(bytes);
         self.flush()
+    }
+
+    /// Forgets what is waiting: nobody will take it.
+    pub fn discard(&mut self) {
+        self.pending.clear();
     }
 
     /// Writes as much as goes. After a careful chunk it waits for poll again.
@@ -369,7 +402,7 @@ mod tests {
         assert_eq!(drain(&mut tap, &mut budget), Passed::Later);
         drop(inside);
         assert_eq!(drain(&mut tap, &mut budget), Passed::End);
-        let captured = tap.finish();
+        let captured = tap.captured();
         assert_eq!(captured.bytes, b"one\xff\n");
         assert!(!captured.truncated);
     }
@@ -383,7 +416,7 @@ mod tests {
         let (mut err, inside) = Tap::keep(Stream::Stderr).unwrap();
         write(&inside, &[b'e'; 5000]).unwrap();
         assert_eq!(drain(&mut err, &mut budget), Passed::Later);
-        let (out, err) = (out.finish(), err.finish());
+        let (out, err) = (out.captured(), err.captured());
         assert_eq!((out.bytes.len(), out.truncated), (700, true));
         assert_eq!((err.bytes.len(), err.truncated), (100, true));
     }

@@ -4,6 +4,7 @@
 //! descriptors; none of them allocates, so the jail's side may call them between
 //! `clone3` and `execve`.
 
+pub mod pidfd;
 pub mod random;
 pub mod socket;
 pub mod tty;

@@ -1,0 +1,182 @@
+//! How a run ended, and why, in words.
+
+use std::fmt;
+use std::time::Duration;
+
+use sjail_policy::size::Size;
+
+use crate::exit::{self, Exit};
+use crate::limits::Means;
+use crate::output::Captured;
+use crate::result::{Output, Status, Usage};
+
+/// A command that was started and has ended, and everything else in its jail with it.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Its raw status as `waitpid` gave it; SIGKILL if the jail was ended from outside.
+    pub status: i32,
+    /// The limit that ended it, if one did.
+    pub cause: Option<Cause>,
+    /// What was kept of its output.
+    pub output: Output,
+    /// From the command's start to its end.
+    pub duration: Duration,
+    /// What all its processes used up together.
+    pub usage: Usage,
+}
+
+/// The limit that a command ran into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// The wall clock.
+    Timeout(Duration),
+    /// Memory.
+    Memory {
+        /// Bytes allowed.
+        limit: u64,
+        /// Who held it.
+        by: Means,
+        /// Bytes found, where sjail looked itself.
+        used: Option<u64>,
+    },
+    /// Processes and threads.
+    Pids {
+        /// How many are allowed.
+        limit: u64,
+        /// Who held it.
+        by: Means,
+        /// How many were found, where sjail looked itself.
+        found: Option<u64>,
+    },
+    /// Output.
+    Output {
+        /// Bytes allowed.
+        limit: u64,
+    },
+}
+
+impl Outcome {
+    /// What sjail exits with.
+    pub fn exit_code(&self) -> u8 {
+        match self.cause {
+            Some(Cause::Timeout(_)) => Exit::TimedOut.code(),
+            _ => exit::of_wait_status(self.status),
+        }
+    }
+
+    /// The signal that ended the command.
+    pub fn signal(&self) -> Option<i32> {
+        libc::WIFSIGNALED(self.status).then(|| libc::WTERMSIG(self.status))
+    }
+
+    /// The word for it in a result object.
+    pub fn word(&self) -> Status {
+        match self.cause {
+            Some(Cause::Timeout(_)) => Status::TimedOut,
+            Some(Cause::Memory { .. }) => Status::OutOfMemory,
+            Some(Cause::Pids { .. }) => Status::TooManyProcesses,
+            Some(Cause::Output { .. }) => Status::TooMuchOutput,
+            None if self.signal().is_some() => Status::Signaled,
+            None => Status::Completed,
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::Timeout(limit) => write!(
+                f,
+                "timed out: the command ran longer than {} and was killed with everything \
+                 it had started (--timeout)",
+                seconds(*limit)
+            ),
+            Cause::Memory {
+                limit,
+                used: Some(used),
+                ..
+            } => write!(
+                f,
+                "out of memory: the jail used {} of the {} it may use and was killed (--memory)",
+                Size::from_bytes(*used >> 20 << 20),
+                Size::from_bytes(*limit)
+            ),
+            Cause::Memory { limit, .. } => write!(
+                f,
+                "out of memory: the kernel killed a process because the jail had used up the {} \
+                 it may use (--memory)",
+                Size::from_bytes(*limit)
+            ),
+            Cause::Pids {
+                limit,
+                found: Some(found),
+                by: Means::Watchdog,
+            } => write!(
+                f,
+                "too many processes: {found} processes and threads were running, {limit} are \
+                 allowed; the jail was killed (--pids)"
+            ),
+            Cause::Pids { limit, .. } => write!(
+                f,
+                "too many processes: the limit of {limit} processes and threads was reached and \
+                 new ones were refused (--pids)"
+            ),
+            Cause::Output { limit } => write!(
+                f,
+                "too much output: the command wrote more than {} and was killed (--max-output)",
+                Size::from_bytes(*limit)
+            ),
+        }
+    }
+}
+
+/// A time as it is typed: `60s`, `1.5s`.
+fn seconds(time: Duration) -> String {
+    format!("{}s", time.as_secs_f64())
+}
+
+/// Puts captured streams in their places.
+pub fn output(mut kept: Vec<(crate::output::Stream, Captured)>) -> Output {
+    let mut take = |wanted| {
+        let index = kept.iter().position(|(stream, _)| *stream == wanted)?;
+        Some(kept.swap_remove(index).1)
+    };
+    Output {
+        stdout: take(crate::output::Stream::Stdout),
+        stderr: take(crate::output::Stream::Stderr),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(status: i32, cause: Option<Cause>) -> Outcome {
+        Outcome {
+            status,
+            cause,
+            output: Output::default(),
+            duration: Duration::ZERO,
+            usage: Usage::default(),
+        }
+    }
+
+    #[test]
+    fn codes_and_words() {
+        let timeout = Cause::Timeout(Duration::from_millis(1500));
+        for (outcome, code, word) in [
+            (outcome(0, None), 0, Status::Completed),
+            (outcome(3 << 8, None), 3, Status::Completed),
+            (outcome(15, None), 143, Status::Signaled),
+            (outcome(0, Some(timeout)), 124, Status::TimedOut),
+            (
+                outcome(9, Some(Cause::Output { limit: 10 })),
+                137,
+                Status::TooMuchOutput,
+            ),
+        ] {
+            assert_eq!((outcome.exit_code(), outcome.word()), (code, word));
+        }
+        assert!(timeout.to_string().contains("1.5s"));
+    }
+}
