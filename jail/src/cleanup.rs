@@ -59,22 +59,33 @@ pub enum Error {
     },
 }
 
+/// Clears away what earlier runs of this user have left, if any.
+pub fn sweep() {
+    if let Ok(base) = base() {
+        RunFolder(base.join("sjail/runs")).sweep();
+    }
+}
+
+/// `$XDG_RUNTIME_DIR`, or `/run` for root, or `$XDG_STATE_HOME` (by default
+/// `~/.local/state`).
+fn base() -> Result<PathBuf, Error> {
+    let variable = |name| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    variable("XDG_RUNTIME_DIR")
+        .filter(|path| is_private(path))
+        .or_else(|| geteuid().is_root().then(|| PathBuf::from("/run")))
+        .or_else(|| variable("XDG_STATE_HOME"))
+        .or_else(|| variable("HOME").map(|home| home.join(".local/state")))
+        .ok_or(Error::NoPlace)
+}
+
 impl RunFolder {
-    /// `$XDG_RUNTIME_DIR/sjail/runs`, or `/run/sjail/runs` for root, or
-    /// `$XDG_STATE_HOME/sjail/runs` (by default below `~/.local/state`).
+    /// The folder `sjail/runs` of this user, made if need be.
     pub fn open() -> Result<RunFolder, Error> {
-        let variable = |name| {
-            std::env::var_os(name)
-                .map(PathBuf::from)
-                .filter(|path| path.is_absolute())
-        };
-        let base = variable("XDG_RUNTIME_DIR")
-            .filter(|path| is_private(path))
-            .or_else(|| geteuid().is_root().then(|| PathBuf::from("/run")))
-            .or_else(|| variable("XDG_STATE_HOME"))
-            .or_else(|| variable("HOME").map(|home| home.join(".local/state")))
-            .ok_or(Error::NoPlace)?;
-        RunFolder::below(&base)
+        RunFolder::below(&base()?)
     }
 
     /// The folder below a base of the caller's choice.
@@ -118,6 +129,9 @@ impl RunFolder {
         let Ok(entries) = fs::read_dir(&self.0) else {
             return;
         };
+        if !is_private(&self.0) {
+            return;
+        }
         for entry in entries.flatten() {
             let path = entry.path();
             let Ok(file) = OpenOptions::new()

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use nix::unistd::Pid;
 
+use crate::cleanup;
+
 use super::Means;
 use super::{cgroup_v1, cgroup_v2};
 
@@ -91,6 +93,9 @@ pub enum Error {
         /// The kernel's reason.
         source: io::Error,
     },
+    /// It could not be written down.
+    #[error("{0}")]
+    Note(#[from] cleanup::Error),
     /// Disks cannot be told.
     #[error("no mounted file system is on a disk whose rate the kernel can limit")]
     NoDisk,
@@ -101,6 +106,10 @@ pub enum Error {
     )]
     BufferedWrites,
 }
+
+/// Is told of every folder before it is made, so that it can be removed should sjail be
+/// killed.
+pub type Noted<'a> = dyn FnMut(&Path) -> Result<(), cleanup::Error> + 'a;
 
 /// The jail's own group.
 #[derive(Debug)]
@@ -113,20 +122,20 @@ pub enum Group {
 
 impl Group {
     /// Makes `sjail-ID` with as many of the needed controllers as can be had.
-    pub fn create(needs: &[Controller], id: &str) -> Result<Group, Error> {
+    pub fn create(needs: &[Controller], id: &str, note: &mut Noted<'_>) -> Result<Group, Error> {
         let view = View::of_self();
         let v2 = cgroup_v2::parent(&view, needs);
         let v1 = cgroup_v1::parents(&view, needs);
         if let Some(parent) = v2
             && parent.controllers.len() >= v1.len()
         {
-            return cgroup_v2::Group::create(parent, id).map(Group::V2);
+            return cgroup_v2::Group::create(parent, id, note).map(Group::V2);
         }
         if v1.is_empty() {
             let name = needs.first().map_or("memory", |need| need.name());
             return Err(Error::NoController(name));
         }
-        cgroup_v1::Group::create(v1, id).map(Group::V1)
+        cgroup_v1::Group::create(v1, id, note).map(Group::V1)
     }
 
     /// Sets one limit and says by what means it is now held.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use nix::unistd::{AccessFlags, Pid, access};
 
 use super::cgroup::{
-    Controller, Error, Knob, Tally, View, read_keyed, read_number, remove_folder, write,
+    Controller, Error, Knob, Noted, Tally, View, read_keyed, read_number, remove_folder, write,
 };
 
 /// As in the unified hierarchy.
@@ -58,7 +58,7 @@ pub struct Group {
 
 impl Group {
     /// Makes `sjail-ID` below each parent.
-    pub fn create(parents: Vec<Parent>, id: &str) -> Result<Group, Error> {
+    pub fn create(parents: Vec<Parent>, id: &str, note: &mut Noted<'_>) -> Result<Group, Error> {
         let mut group = Group {
             controllers: Vec::new(),
             paths: Vec::new(),
@@ -68,12 +68,18 @@ impl Group {
         for parent in parents {
             let path = parent.folder.join(format!("sjail-{id}"));
             if !group.paths.contains(&path) {
-                if let Err(source) = fs::create_dir(&path) {
+                let made = note(&path).map_err(Error::Note).and_then(|()| {
+                    fs::create_dir(&path).map_err(|source| Error::Create {
+                        path: path.clone(),
+                        source,
+                    })
+                });
+                if let Err(error) = made {
                     group
                         .paths
                         .iter()
                         .try_for_each(|made| remove_folder(made))?;
-                    return Err(Error::Create { path, source });
+                    return Err(error);
                 }
                 group.paths.push(path.clone());
             }
@@ -166,7 +172,12 @@ mod tests {
     /// A group with the controller, or none: these tests mean something only to a user
     /// who may write to the hierarchy (root on a v1 or hybrid machine).
     fn group(needs: &[Controller], name: &str) -> Option<AnyGroup> {
-        let group = AnyGroup::create(needs, &format!("test-{name}-{}", std::process::id())).ok();
+        let group = AnyGroup::create(
+            needs,
+            &format!("test-{name}-{}", std::process::id()),
+            &mut |_| Ok(()),
+        )
+        .ok();
         if group.is_none() {
             eprintln!("skipped: no writable control group here");
         }

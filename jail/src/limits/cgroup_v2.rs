@@ -15,7 +15,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{AccessFlags, access};
 
 use super::cgroup::{
-    Controller, Error, Knob, Tally, View, read_keyed, read_number, remove_folder, write,
+    Controller, Error, Knob, Noted, Tally, View, read_keyed, read_number, remove_folder, write,
 };
 
 /// Length of the accounting period for processor time, in microseconds (the kernel's
@@ -101,12 +101,13 @@ pub struct Group {
 
 impl Group {
     /// Makes `sjail-ID` below `parent`.
-    pub fn create(parent: Parent, id: &str) -> Result<Group, Error> {
+    pub fn create(parent: Parent, id: &str, note: &mut Noted<'_>) -> Result<Group, Error> {
         let path = parent.folder.join(format!("sjail-{id}"));
         let failed = |source| Error::Create {
             path: path.clone(),
             source,
         };
+        note(&path)?;
         fs::create_dir(&path).map_err(failed)?;
         let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | OFlag::O_RDONLY;
         let handle = match open(&path, flags, Mode::empty()) {

@@ -127,6 +127,12 @@ pub struct Unheld {
     pub why: String,
 }
 
+impl std::fmt::Display for Unheld {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} cannot be held: {}", self.flag, self.why)
+    }
+}
+
 /// The limits of one jail, in force.
 pub struct Limits {
     group: Option<Group>,
@@ -175,8 +181,9 @@ fn machine_memory() -> Option<u64> {
 impl Limits {
     /// Chooses the means for each limit and makes the control group if one is
     /// needed. `id` names the group. Limits that nobody can hold are in
-    /// [`Limits::unheld`]; the caller refuses, or goes on if it was told to.
-    pub fn prepare(wanted: &Wanted, id: &str) -> Limits {
+    /// [`Limits::unheld`]; the caller refuses, or goes on if it was told to. `note` is
+    /// told of every folder before it is made.
+    pub fn prepare(wanted: &Wanted, id: &str, note: &mut cgroup::Noted<'_>) -> Limits {
         let mut needs = Vec::new();
         if wanted.memory.asked().is_some() {
             needs.push(Controller::Memory);
@@ -193,7 +200,7 @@ impl Limits {
         let (group, why) = if needs.is_empty() {
             (None, String::new())
         } else {
-            match Group::create(&needs, id) {
+            match Group::create(&needs, id, note) {
                 Ok(group) => (Some(group), String::new()),
                 Err(error) => (None, error.to_string()),
             }
@@ -299,12 +306,6 @@ impl Limits {
         self.group.as_ref().and_then(Group::clone_into)
     }
 
-    /// Whether pid 1 is moved into a group of its own: it then unshares the cgroup
-    /// namespace once more after `Go`, or it would see the host's path to the group.
-    pub fn has_group(&self) -> bool {
-        self.group.is_some()
-    }
-
     /// Puts the jail's pid 1, which still waits for `Go`, into the group where
     /// clone3 could not (cgroup v1).
     pub fn admit(&self, pid: Pid) -> Result<(), cgroup::Error> {
@@ -317,11 +318,6 @@ impl Limits {
     /// What the group saw; read before it is removed.
     pub fn tally(&self) -> cgroup::Tally {
         self.group.as_ref().map(Group::tally).unwrap_or_default()
-    }
-
-    /// Paths a killed sjail would leave behind.
-    pub fn group_paths(&self) -> &[std::path::PathBuf] {
-        self.group.as_ref().map_or(&[], Group::paths)
     }
 
     /// Removes the group; the jail has ended.
