@@ -7,7 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Names a folder with ready binaries, for who does not want them built.
+/// Names a folder with ready binaries, the attacker among them: inside a guest
+/// there is no cargo to build them with.
 const READY: &str = "SJAIL_TEST_BINARIES";
 
 /// A world-readable folder with `sjail`, `sjail-broker`, `attacker` and the
@@ -21,9 +22,9 @@ impl Binaries {
     /// Builds `sjail` and `sjail-broker` as they are shipped and copies them,
     /// the attacker and this very program into `folder`.
     pub fn gather(folder: &Path, attacker: &str) -> io::Result<Binaries> {
-        let built = match env::var_os(READY) {
-            Some(ready) => PathBuf::from(ready),
-            None => build()?,
+        let (built, attacker) = match env::var_os(READY).map(PathBuf::from) {
+            Some(ready) => (ready.clone(), ready.join("attacker")),
+            None => (build()?, PathBuf::from(attacker)),
         };
         fs::create_dir_all(folder)?;
         fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
@@ -31,7 +32,7 @@ impl Binaries {
         for (source, name) in [
             (built.join("sjail"), "sjail"),
             (built.join("sjail-broker"), "sjail-broker"),
-            (PathBuf::from(attacker), "attacker"),
+            (attacker, "attacker"),
             (runner, "e2e"),
         ] {
             let copy = folder.join(name);
