@@ -5,6 +5,12 @@
 #![forbid(unsafe_code)]
 
 pub mod audit;
+pub mod binding;
 pub mod error;
+pub mod id;
+pub mod paths;
+pub mod peer;
+pub mod process;
+pub mod redact;
 pub mod store;
 pub mod writer;

@@ -1,0 +1,50 @@
+//! Names for requests, runs and grants.
+
+use crate::error::{Error, Result};
+
+/// Digits and letters without those that are easily mistaken (i, l, o, u).
+const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+
+/// A request's name, short enough to be typed: `cmd_7f3k2p`. Whoever keeps it makes
+/// sure that there is no other.
+pub fn request() -> Result<String> {
+    random("cmd_", 6)
+}
+
+/// A run's name; long enough to be the only one without looking.
+pub fn run() -> Result<String> {
+    random("cmd_", 12)
+}
+
+/// A standing permission's name.
+pub fn grant() -> Result<String> {
+    random("grant_", 6)
+}
+
+/// What proves that an outcome comes from whoever was let run.
+pub fn token() -> Result<String> {
+    random("", 26)
+}
+
+fn random(prefix: &str, length: usize) -> Result<String> {
+    let mut bytes = vec![0; length];
+    getrandom::fill(&mut bytes).map_err(Error::Random)?;
+    let letters = bytes
+        .iter()
+        .map(|byte| char::from(ALPHABET[usize::from(byte & 31)]));
+    Ok(prefix.chars().chain(letters).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn names_look_alike_and_differ() {
+        let id = request().unwrap();
+        assert!(id.starts_with("cmd_") && id.len() == 10, "{id}");
+        assert_ne!(run().unwrap(), run().unwrap());
+        assert_eq!(token().unwrap().len(), 26);
+    }
+}
