@@ -11,6 +11,8 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
+use crate::sys::signal::is_ignored;
+
 /// What sjail listens to. SIGTTOU is among them so that restoring the terminal and
 /// late output never stop us; SIGPIPE because a reader that left is an EPIPE here;
 /// SIGCHLD is not: the end of the jail shows on its pidfd.
@@ -27,6 +29,14 @@ const HEARD: [Signal; 12] = [
     Signal::SIGTTIN,
     Signal::SIGTTOU,
     Signal::SIGPIPE,
+];
+
+/// Those of them that stay ignored if sjail was started with them ignored.
+const MAY_BE_IGNORED: [Signal; 4] = [
+    Signal::SIGINT,
+    Signal::SIGTERM,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
 ];
 
 /// The signals sjail holds back from itself while it lives.
@@ -60,7 +70,11 @@ impl Signals {
     pub fn block() -> Result<Signals, Errno> {
         let mut set = SigSet::empty();
         for signal in HEARD {
-            set.add(signal);
+            // Who starts us with nohup, or in the background of a script, wants these
+            // ignored; blocked, they would reach the descriptor all the same.
+            if !(MAY_BE_IGNORED.contains(&signal) && is_ignored(signal)) {
+                set.add(signal);
+            }
         }
         let mut before = SigSet::empty();
         sigprocmask(SigmaskHow::SIG_BLOCK, Some(&set), Some(&mut before))?;

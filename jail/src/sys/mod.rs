@@ -6,5 +6,6 @@
 
 pub mod pidfd;
 pub mod random;
+pub mod signal;
 pub mod socket;
 pub mod tty;
