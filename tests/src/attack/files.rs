@@ -27,7 +27,7 @@ pub fn proof(text: &[u8]) -> Found {
 /// `read PATH`: the canary in a file.
 pub fn read(words: &[String]) -> Found {
     let mut text = Vec::new();
-    File::open(word(words, 0)?)?
+    open_to_read(word(words, 0)?)?
         .take(1 << 20)
         .read_to_end(&mut text)?;
     if words.get(1).is_some_and(|word| word == "anything") {
@@ -38,6 +38,16 @@ pub fn read(words: &[String]) -> Found {
         };
     }
     proof(&text)
+}
+
+fn open_to_read(path: &str) -> Result<File, Held> {
+    match File::open(path) {
+        Ok(file) => Ok(file),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && on_the_host() => {
+            Err(Held::Absent(format!("there is no {path}")))
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// `read-when PATH READY GO`: says it is ready, waits for the host, then reads.
@@ -69,19 +79,48 @@ pub fn write(words: &[String]) -> Found {
 /// `write-open PATH`: opens for writing and leaves it at that.
 pub fn open_for_writing(words: &[String]) -> Found {
     let path = word(words, 0)?;
-    OpenOptions::new().write(true).open(path)?;
+    open_setting(path)?;
     Ok(format!("opened {path} for writing"))
 }
 
 /// `write-same PATH`: writes back what a kernel setting already says.
 pub fn write_same(words: &[String]) -> Found {
     let path = word(words, 0)?;
-    let value = fs::read(path)?;
-    OpenOptions::new()
-        .write(true)
-        .open(path)?
-        .write_all(&value)?;
+    let value = fs::read(path).unwrap_or_default();
+    open_setting(path)?.write_all(&value)?;
     Ok(format!("wrote {path}"))
+}
+
+/// Opens a file of the kernel for writing; one that this host has not got is
+/// told apart.
+fn open_setting(path: &str) -> Result<File, Held> {
+    match OpenOptions::new().write(true).open(path) {
+        Ok(file) => Ok(file),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && on_the_host() => {
+            Err(Held::Absent(format!("there is no {path}")))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// `make-group FOLDER`: a control group of one's own, with limits of one's own.
+pub fn make_group(words: &[String]) -> Found {
+    let group = Path::new(word(words, 0)?).join("attacker-was-here");
+    fs::create_dir(&group)?;
+    fs::remove_dir(&group)?;
+    Ok(format!("made {}", group.display()))
+}
+
+/// `link-from SOURCE OWN`: a second name, within reach, for a file that is not.
+pub fn link_from(words: &[String]) -> Found {
+    fs::hard_link(word(words, 0)?, word(words, 1)?)?;
+    proof(&fs::read(word(words, 1)?)?)
+}
+
+/// `move-in SOURCE OWN`: the file itself taken over.
+pub fn move_in(words: &[String]) -> Found {
+    fs::rename(word(words, 0)?, word(words, 1)?)?;
+    proof(&fs::read(word(words, 1)?)?)
 }
 
 /// `chmod MODE PATH`: an octal mode, for the set-user-id bit.

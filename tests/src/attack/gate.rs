@@ -121,6 +121,9 @@ pub fn clone3_namespace(words: &[String]) -> Found {
 /// `setns PATH|pidfd`: into a namespace that is already there.
 pub fn setns(words: &[String]) -> Found {
     let descriptor = match word(words, 0)? {
+        "pidfd" if word(words, 1)? == "self" => {
+            call(libc::SYS_pidfd_open, &[std::process::id() as usize, 0])?
+        }
         "pidfd" => call(libc::SYS_pidfd_open, &[number(words, 1)? as usize, 0])?,
         path => {
             let file = fs::File::open(path)?;
@@ -225,11 +228,6 @@ pub fn probe(words: &[String]) -> Found {
         "reboot" => open_door(libc::SYS_reboot, &[1, 2, 3, 0], libc::EINVAL),
         "swapon" => open_door(libc::SYS_swapon, &[path, 0], libc::ENOENT),
         "acct" => open_door(libc::SYS_acct, &[path], libc::ENOENT),
-        "quotactl" => open_door(
-            libc::SYS_quotactl,
-            &[0x0080_0002 << 8, path, 0, 0],
-            libc::ENOENT,
-        ),
         "iopl" => open_door(libc::SYS_iopl, &[3], 0),
         "ioperm" => open_door(libc::SYS_ioperm, &[0x80, 1, 1], 0),
         "clock" => {
@@ -243,37 +241,16 @@ pub fn probe(words: &[String]) -> Found {
             Ok("set the machine's clock".to_string())
         }
         "sethostname" => open_door(libc::SYS_sethostname, &[path, 4], 0),
-        "vhangup" => open_door(libc::SYS_vhangup, &[], 0),
-        "lookup-dcookie" => open_door(libc::SYS_lookup_dcookie, &[0, path, 4], libc::EINVAL),
-        "name-to-handle" => {
-            let here = c(".");
-            let mut handle = [0u8; 136];
-            handle[0] = 128;
-            let mut mount = 0i32;
-            call(
-                libc::SYS_name_to_handle_at,
-                &[
-                    libc::AT_FDCWD as usize,
-                    address(here.as_c_str()),
-                    address_mut(&mut handle),
-                    address_mut(&mut mount),
-                    0,
-                ],
-            )?;
-            Ok("got a file handle".to_string())
+        "add-key" => {
+            let kind = c("user");
+            let kind = address(kind.as_c_str());
+            open_door(libc::SYS_add_key, &[kind, 1, 0, 0, 0], libc::EFAULT)
         }
-        "move-pages" => open_door(libc::SYS_move_pages, &[1, 0, 0, 0, 0, 0x4000], libc::EINVAL),
-        "add-key" => open_door(libc::SYS_add_key, &[path, 0, 0, 0, 0], libc::EFAULT),
-        "request-key" => open_door(libc::SYS_request_key, &[path, 0, 0, 0], libc::EFAULT),
-        "personality" => {
-            // READ_IMPLIES_EXEC: makes every later mapping executable.
-            call(libc::SYS_personality, &[0x040_0000])?;
-            Ok("set READ_IMPLIES_EXEC".to_string())
+        "request-key" => {
+            let kind = c("user");
+            let kind = address(kind.as_c_str());
+            open_door(libc::SYS_request_key, &[kind, 1, 0, 0], libc::EFAULT)
         }
-        "unknown" => match call(100_000, &[]) {
-            Err(error) if is(&error, libc::ENOSYS) => Err("no such call".into()),
-            other => Ok(format!("an unknown call gave {other:?}")),
-        },
         _ => {
             eprintln!("attacker: no such probe");
             std::process::exit(2)

@@ -53,7 +53,13 @@ pub fn remount(words: &[String]) -> Found {
 
 /// `umount PLACE`: uncovers what a mount hides.
 pub fn umount(words: &[String]) -> Found {
-    let place = c(word(words, 0)?);
+    if super::gate::on_the_host() {
+        // A weak jail has mounts of its own to take away; the host's are locked.
+        mount(words)?;
+    }
+    // By its full name: "." would be what lies below the mount.
+    let place = fs::canonicalize(word(words, 0)?)?;
+    let place = c(&place.display().to_string());
     call(
         libc::SYS_umount2,
         &[address(place.as_c_str()), libc::MNT_DETACH as usize],
@@ -143,13 +149,12 @@ pub fn setattr(words: &[String]) -> Found {
 
 /// `pivot-root PLACE`: another root.
 pub fn pivot_root(words: &[String]) -> Found {
-    let place = c(word(words, 0)?);
     // A mount point of one's own is needed first; where that is refused the
     // pivot is tried all the same.
     let _ = mount(words);
-    std::env::set_current_dir(word(words, 0)?)?;
+    // By its full name: "." would stay below what was just mounted there.
+    std::env::set_current_dir(fs::canonicalize(word(words, 0)?)?)?;
     let dot = c(".");
-    let _ = place;
     call(
         libc::SYS_pivot_root,
         &[address(dot.as_c_str()), address(dot.as_c_str())],

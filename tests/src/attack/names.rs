@@ -121,9 +121,12 @@ pub fn mkdir(words: &[String]) -> Found {
     stays(&inside)
 }
 
-/// `map-write PATH`: a shared mapping made while reading is allowed.
+/// `map-write PATH`: by a shared mapping, without a single write call.
 pub fn write_by_mapping(words: &[String]) -> Found {
-    let file = OpenOptions::new().read(true).open(word(words, 0)?)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(word(words, 0)?)?;
     // SAFETY: maps one page of the file; it is written only when the kernel
     // has granted that.
     unsafe {
@@ -131,12 +134,12 @@ pub fn write_by_mapping(words: &[String]) -> Found {
         let place = libc::mmap(
             std::ptr::null_mut(),
             4096,
-            libc::PROT_READ,
+            writable,
             libc::MAP_SHARED,
             file.as_raw_fd(),
             0,
         );
-        if place == libc::MAP_FAILED || libc::mprotect(place, 4096, writable) < 0 {
+        if place == libc::MAP_FAILED {
             return Err(std::io::Error::last_os_error().into());
         }
         place.cast::<u8>().write_volatile(b'#');

@@ -1,0 +1,38 @@
+//! Ways out. Each attempt is a real program that tries it in the jail and is
+//! held; and, so that no check is hollow, tries it once more without the
+//! protection, where it must get out. Names begin with the attack's number in
+//! the project's list of ways out that others were caught by.
+
+mod attempt;
+mod bombs;
+mod environment;
+mod files;
+mod ipc;
+mod kernel;
+mod lifetime;
+mod peers;
+mod protected;
+mod secrets;
+mod sockets;
+mod terminal;
+
+use sjail_tests::Test;
+
+pub fn suite() -> Vec<Test> {
+    [
+        kernel::tests(),
+        peers::tests(),
+        ipc::tests(),
+        sockets::tests(),
+        files::tests(),
+        secrets::tests(),
+        environment::tests(),
+        terminal::tests(),
+        lifetime::tests(),
+        bombs::tests(),
+        protected::tests(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}

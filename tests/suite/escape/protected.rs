@@ -1,0 +1,309 @@
+//! Names in the workspace that run code on the host later: whether they are there
+//! or not, by every way to put something under them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sjail_tests::{Scene, Stop, Test, Verdict};
+
+use super::attempt::{Control, Plan, attempt, is_held};
+
+/// Files that are there when the jail starts.
+const THERE: &[(&str, &str)] = &[
+    ("git_hook", ".git/hooks/pre-commit"),
+    ("git_config", ".git/config"),
+    ("vscode_tasks", ".vscode/tasks.json"),
+    ("claude_settings", ".claude/settings.json"),
+    ("mcp", ".mcp.json"),
+    ("envrc", ".envrc"),
+    ("policy", "sjail.toml"),
+];
+
+/// Ways to bring another content under a name that is there.
+const WAYS: &[(&str, &str)] = &[
+    ("written", "write"),
+    ("renamed_onto", "rename"),
+    ("exchanged", "exchange"),
+    ("hard_linked", "link"),
+    ("linked", "symlink"),
+    ("removed", "unlink"),
+    ("truncated", "truncate"),
+    ("mapped", "map-write"),
+];
+
+/// Names that are not there when the jail starts.
+const NOT_THERE: &[&str] = &[
+    ".git/hooks/post-checkout",
+    ".git/config.worktree",
+    ".git/info/attributes",
+    ".vscode/settings.json",
+    ".claude/settings.local.json",
+    ".claude/commands/run.md",
+    ".codex/config.toml",
+    ".cursor/mcp.json",
+    ".gemini/settings.json",
+    ".idea/workspace.xml",
+    ".mcp.json",
+    ".envrc",
+    "sjail.toml",
+    "SANDBOX.md",
+];
+
+pub fn tests() -> Vec<Test> {
+    let mut tests = Vec::new();
+    for &(what, path) in THERE {
+        for &(how, way) in WAYS {
+            tests.push(attempt(
+                &format!("protected_{what}_{how}"),
+                Control::Bare,
+                move |scene| {
+                    repository(scene)?;
+                    let file = scene.workspace().join(path);
+                    let before = fs::read(&file)?;
+                    Ok(Plan::new([way, path]).afterwards(move || unchanged(&file, &before)))
+                },
+            ));
+        }
+    }
+    for &path in NOT_THERE {
+        let name = path.replace(['.', '/'], "_");
+        tests.push(attempt(
+            &format!("b22_planted_{}", name.trim_matches('_')),
+            Control::Bare,
+            move |scene| {
+                git(scene)?;
+                let file = scene.workspace().join(path);
+                let _ = fs::remove_file(&file);
+                Ok(Plan::new(["create", path]).afterwards(move || gone(&file)))
+            },
+        ));
+    }
+    for (how, way) in [
+        ("renamed", "rename"),
+        ("hard_linked", "link"),
+        ("linked", "symlink"),
+    ] {
+        tests.push(attempt(
+            &format!("b25_planted_mcp_{how}"),
+            Control::Bare,
+            move |scene| {
+                git(scene)?;
+                let file = scene.workspace().join(".mcp.json");
+                let _ = fs::remove_file(&file);
+                Ok(Plan::new([way, ".mcp.json"]).afterwards(move || gone(&file)))
+            },
+        ));
+    }
+    tests.extend([
+        attempt("b24_git_folder_renamed_away", Control::Bare, |scene| {
+            parent(scene, ".git", ".git/hooks/pre-commit")
+        }),
+        attempt("b24_hooks_folder_renamed_away", Control::Bare, |scene| {
+            parent(scene, ".git/hooks", ".git/hooks/pre-commit")
+        }),
+        attempt("b24_claude_folder_renamed_away", Control::Bare, |scene| {
+            parent(scene, ".claude", ".claude/settings.json")
+        }),
+        attempt("b24_vscode_folder_renamed_away", Control::Bare, |scene| {
+            parent(scene, ".vscode", ".vscode/tasks.json")
+        }),
+        attempt(
+            "b24_nested_repository_renamed_away",
+            Control::Bare,
+            |scene| {
+                scene
+                    .host("git")
+                    .args(["init", "-q", "sub/inner"])
+                    .output()?
+                    .succeeds()?;
+                scene.file("sub/inner/.git/hooks/pre-commit", "#!/bin/sh\n")?;
+                parent(scene, "sub", "sub/inner/.git/hooks/pre-commit")
+            },
+        ),
+        attempt(
+            "b30_hooks_path_of_the_configuration",
+            Control::Bare,
+            |scene| {
+                git(scene)?;
+                scene
+                    .host("git")
+                    .args(["config", "core.hooksPath", ".githooks"])
+                    .output()?
+                    .succeeds()?;
+                let _ = fs::remove_dir_all(scene.workspace().join(".githooks"));
+                let file = scene.workspace().join(".githooks/pre-commit");
+                Ok(Plan::new(["create", ".githooks/pre-commit"]).afterwards(move || gone(&file)))
+            },
+        ),
+        attempt(
+            "b26_planted_with_a_trailing_slash",
+            Control::Bare,
+            |scene| {
+                git(scene)?;
+                let _ = fs::remove_dir_all(scene.workspace().join(".cursor"));
+                let file = scene.workspace().join(".cursor/mcp.json");
+                Ok(Plan::new(["mkdir", ".cursor/", "mcp.json"]).afterwards(move || gone(&file)))
+            },
+        ),
+        attempt(
+            "b24_nested_repositorys_hook_written",
+            Control::Bare,
+            |scene| {
+                git(scene)?;
+                if !scene.workspace().join("sub/inner").exists() {
+                    scene
+                        .host("git")
+                        .args(["init", "-q", "sub/inner"])
+                        .output()?
+                        .succeeds()?;
+                }
+                let file = scene.file("sub/inner/.git/hooks/pre-commit", "#!/bin/sh\n")?;
+                Ok(Plan::new(["write", "sub/inner/.git/hooks/pre-commit"])
+                    .afterwards(move || unchanged(&file, b"#!/bin/sh\n")))
+            },
+        ),
+        Test::new("b40a_config_replaced_by_the_host_by_rename", |scene| {
+            replaced(scene, ".git/config", by_rename)
+        }),
+        Test::new("b40a_config_replaced_by_git_config", |scene| {
+            replaced(scene, ".git/config", by_git_config)
+        }),
+        Test::new("b40a_settings_replaced_by_remove_and_make", |scene| {
+            replaced(scene, ".claude/settings.json", by_remove_and_make)
+        }),
+        Test::new("b40a_hooks_folder_replaced_by_the_host", |scene| {
+            replaced(scene, ".git/hooks/pre-commit", by_new_folder)
+        }),
+    ]);
+    tests
+}
+
+/// A repository with something under each of the names.
+fn repository(scene: &Scene) -> Verdict {
+    git(scene)?;
+    for (_, path) in THERE {
+        if *path == ".git/config" {
+            continue;
+        }
+        let file = scene.workspace().join(path);
+        let _ = fs::remove_file(&file);
+        // The policy must be one.
+        let content = if path.ends_with(".toml") {
+            "# of the host\n"
+        } else {
+            "of the host\n"
+        };
+        scene.file(path, content)?;
+    }
+    Ok(())
+}
+
+/// A fresh `.git`, whatever the attempt before made of it.
+fn git(scene: &Scene) -> Verdict {
+    if !scene.has("git") {
+        return scene.skip("git is not installed");
+    }
+    for name in [
+        ".git",
+        ".githooks",
+        "moved-away",
+        "sub",
+        ".claude",
+        ".vscode",
+    ] {
+        let path = scene.workspace().join(name);
+        let _ = fs::remove_dir_all(&path);
+        let _ = fs::remove_file(&path);
+    }
+    scene
+        .host("git")
+        .args(["init", "-q", "."])
+        .output()?
+        .succeeds()?;
+    Ok(())
+}
+
+fn parent(scene: &Scene, folder: &'static str, path: &'static str) -> Verdict<Plan> {
+    if folder != "sub" {
+        repository(scene)?;
+    }
+    let file = scene.workspace().join(path);
+    let before = fs::read(&file)?;
+    Ok(Plan::new(["rename-away", folder, path]).afterwards(move || unchanged(&file, &before)))
+}
+
+fn unchanged(path: &Path, before: &[u8]) -> Verdict {
+    match fs::read(path) {
+        Ok(now) if now == before && !path.is_symlink() => Ok(()),
+        other => Err(Stop::failed(format!(
+            "{} is now {:?}",
+            path.display(),
+            other.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        ))),
+    }
+}
+
+fn gone(path: &Path) -> Verdict {
+    match path.symlink_metadata() {
+        Err(_) => Ok(()),
+        Ok(_) => Err(Stop::failed(format!(
+            "{} is there on the host",
+            path.display()
+        ))),
+    }
+}
+
+/// The jail hammers at a protected name while the host replaces it again and
+/// again; not one write may get through.
+fn replaced(scene: &Scene, path: &str, replace: fn(&Scene, &Path, usize) -> Verdict) -> Verdict {
+    repository(scene)?;
+    let attacker = scene.attacker()?;
+    let file: PathBuf = scene.workspace().join(path);
+    let mut running = scene
+        .run(["--"])
+        .args([&attacker])
+        .args(["write-until", path, "ready", "done"])
+        .start()?;
+    running.wait_for_file(scene.workspace().join("ready"))?;
+    for round in 0..30 {
+        replace(scene, &file, round)?;
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    scene.file("done", "")?;
+    let output = running.finish()?;
+    let content = fs::read_to_string(&file)?;
+    if content.contains("the jail was here") {
+        return Err(Stop::failed(format!(
+            "the host now has {content:?}, {output}"
+        )));
+    }
+    is_held(&output)
+}
+
+fn by_rename(scene: &Scene, path: &Path, round: usize) -> Verdict {
+    let fresh = scene.outside().join("fresh");
+    fs::write(&fresh, format!("[user]\n\tname = round {round}\n"))?;
+    Ok(fs::rename(&fresh, path)?)
+}
+
+fn by_git_config(scene: &Scene, _: &Path, round: usize) -> Verdict {
+    scene
+        .host("git")
+        .args(["config", "user.name", &format!("round {round}")])
+        .output()?
+        .succeeds()?;
+    Ok(())
+}
+
+fn by_remove_and_make(_: &Scene, path: &Path, round: usize) -> Verdict {
+    fs::remove_file(path)?;
+    Ok(fs::write(path, format!("{{\"round\": {round}}}\n"))?)
+}
+
+fn by_new_folder(_: &Scene, path: &Path, round: usize) -> Verdict {
+    let folder = path.parent().unwrap_or(path);
+    fs::remove_dir_all(folder)?;
+    fs::create_dir(folder)?;
+    Ok(fs::write(path, format!("#!/bin/sh\n# {round}\n"))?)
+}
