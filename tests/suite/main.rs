@@ -1,9 +1,34 @@
 //! `e2e`: every suite, by theme. See the documentation of `sjail_tests`.
 
 mod escape;
+mod kill;
+mod limits;
 mod run;
+mod terminal;
+
+use sjail_tests::Test;
+
+/// The suites that stand: run whenever none is named.
+fn standing() -> Vec<(&'static str, Vec<Test>)> {
+    vec![("run", run::suite())]
+}
+
+/// The suites whose part of sjail is still being built: run when named.
+fn waiting() -> Vec<(&'static str, Vec<Test>)> {
+    vec![
+        ("escape", escape::suite()),
+        ("terminal", terminal::suite()),
+        ("limits", limits::suite()),
+        ("kill", kill::suite()),
+    ]
+}
 
 fn main() -> std::process::ExitCode {
-    let suites = vec![("run", run::suite()), ("escape", escape::suite())];
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let named = words.iter().any(|word| !word.starts_with("--"));
+    let mut suites = standing();
+    if named {
+        suites.extend(waiting());
+    }
     sjail_tests::main(suites, env!("CARGO_BIN_EXE_attacker"))
 }
