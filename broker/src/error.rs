@@ -73,6 +73,36 @@ pub enum Error {
     /// The system gives no random bytes.
     #[error("the system gives no random bytes: {0}")]
     Random(getrandom::Error),
+    /// No request, grant or pattern has this name.
+    #[error("there is no {what} {name}; `sjail queue list --status all` shows the requests")]
+    NotFound {
+        /// What was looked for: `request`, `grant`, `pattern`.
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// A request can no longer be answered or used so.
+    #[error("request {id} is {status}: it can no longer be answered or used")]
+    WrongStatus {
+        /// The request.
+        id: String,
+        /// How it stands.
+        status: &'static str,
+    },
+    /// Somebody may not do this.
+    #[error("{0}")]
+    Refused(String),
+    /// A pattern that must not be allowed for good.
+    #[error("{0}")]
+    BadPattern(String),
+    /// Something kept in the store cannot be read back.
+    #[error("cannot read {what} from the store: {problem}")]
+    Unreadable {
+        /// What was read.
+        what: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// A socket cannot be made or used.
     #[error("cannot {act} the socket {path}: {source}")]
     Socket {

@@ -11,6 +11,7 @@ pub mod id;
 pub mod paths;
 pub mod peer;
 pub mod process;
+pub mod queue;
 pub mod redact;
 pub mod store;
 pub mod writer;

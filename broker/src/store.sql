@@ -138,8 +138,7 @@ CREATE TABLE permit (
   created   INTEGER NOT NULL,
   -- What identifies the command that may run again.
   twin      BLOB NOT NULL,
-  command   TEXT NOT NULL,
-  binding   TEXT NOT NULL
+  command   TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX permit_twin ON permit(twin);
 

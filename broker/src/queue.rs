@@ -1,0 +1,13 @@
+//! Requests that a person answers. The store is the truth, every change is made by
+//! the one writing thread, and what is said in the log is said in the same
+//! transaction: an approval cannot be used twice, whatever crashes when.
+
+pub mod allowlist;
+pub mod answer;
+pub mod permit;
+pub mod request;
+
+pub use request::{Asked, Body, New, Stored};
+
+#[cfg(test)]
+mod tests;

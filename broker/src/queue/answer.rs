@@ -1,0 +1,263 @@
+//! Answering a request, and using the answer once.
+
+use rusqlite::params;
+use sjail_policy::wire::control::{Extent, RequestStatus, Scope};
+use sjail_policy::wire::request::Binding;
+
+use crate::audit::ledger::Ledger;
+use crate::audit::record::{Entry, Event};
+use crate::binding;
+use crate::error::{Error, Result};
+use crate::process::ProcessId;
+use crate::queue::request::{Stored, about, find, set_status};
+use crate::queue::{allowlist, permit};
+
+/// Somebody who answers.
+#[derive(Debug, Clone)]
+pub struct Approver {
+    /// The account, the terminal, the process, as the kernel names them.
+    pub summary: String,
+    /// The process itself and all above it.
+    pub line: Vec<ProcessId>,
+    /// The name they give themselves, a claim.
+    pub claimed: Option<String>,
+}
+
+impl Approver {
+    /// Nobody answers for what they have asked themselves, unless a person sits at
+    /// the very terminal where it was typed.
+    fn may_answer(&self, stored: &Stored) -> Result<()> {
+        let body = &stored.body;
+        let own = self.line.first();
+        if body.inline && own.is_some() && own == body.requester.as_ref() {
+            return Ok(());
+        }
+        let related = self.line.iter().find(|id| body.circle.contains(id));
+        match related {
+            None => Ok(()),
+            Some(id) => Err(Error::Refused(format!(
+                "process {} is, or descends from, whoever asked (pid {}): answer from another terminal",
+                own.map_or(0, |own| own.pid),
+                id.pid
+            ))),
+        }
+    }
+}
+
+/// Says yes.
+pub fn approve(
+    ledger: &mut Ledger,
+    id: &str,
+    by: &Approver,
+    extent: &Extent,
+    note: Option<&str>,
+    ttl: i64,
+    now: i64,
+) -> Result<Stored> {
+    let stored = open_request(ledger, id, by, now)?;
+    let lasting = extent.seconds.is_some()
+        || extent.count.is_some()
+        || matches!(extent.scope, Scope::Workspace | Scope::Session);
+    if extent.scope == Scope::Always {
+        let proposal = stored.body.always.clone();
+        let Some(pattern) = proposal.as_ref().and_then(|p| p.pattern.clone()) else {
+            return Err(Error::BadPattern(format!(
+                "this command cannot be allowed for good: {}",
+                proposal.map_or_else(
+                    || "no pattern is narrow enough".to_owned(),
+                    |proposal| proposal.widest
+                )
+            )));
+        };
+        let reason = format!("always, from {id}");
+        allowlist::add(ledger, &pattern, Some(&reason), &by.summary, now)?;
+    } else if lasting {
+        permit::give(ledger, &stored, extent, &by.summary, now)?;
+    }
+    set_status(
+        ledger,
+        &stored,
+        RequestStatus::Approved,
+        Some(&by.summary),
+        note,
+    )?;
+    ledger
+        .connection()
+        .execute(
+            "UPDATE request SET expires = ?2 WHERE id = ?1",
+            params![id, now + ttl],
+        )
+        .map_err(Error::database("change a request"))?;
+    answered(
+        ledger,
+        &stored,
+        RequestStatus::Approved,
+        by,
+        note,
+        Some(extent),
+    )?;
+    find(ledger.connection(), id)
+}
+
+/// Says no.
+pub fn reject(
+    ledger: &mut Ledger,
+    id: &str,
+    by: &Approver,
+    reason: Option<&str>,
+    now: i64,
+) -> Result<Stored> {
+    let stored = open_request(ledger, id, by, now)?;
+    set_status(
+        ledger,
+        &stored,
+        RequestStatus::Rejected,
+        Some(&by.summary),
+        reason,
+    )?;
+    answered(ledger, &stored, RequestStatus::Rejected, by, reason, None)?;
+    find(ledger.connection(), id)
+}
+
+fn open_request(ledger: &Ledger, id: &str, by: &Approver, now: i64) -> Result<Stored> {
+    let stored = find(ledger.connection(), id)?;
+    by.may_answer(&stored)?;
+    let status = if stored.status == RequestStatus::Pending && stored.expires <= now {
+        RequestStatus::Expired
+    } else {
+        stored.status
+    };
+    if status == RequestStatus::Pending {
+        Ok(stored)
+    } else {
+        Err(Error::WrongStatus {
+            id: id.to_owned(),
+            status: status.name(),
+        })
+    }
+}
+
+fn answered(
+    ledger: &mut Ledger,
+    stored: &Stored,
+    status: RequestStatus,
+    by: &Approver,
+    note: Option<&str>,
+    extent: Option<&Extent>,
+) -> Result<()> {
+    let mut entry = about(stored, Event::Approval, status);
+    entry.approver = Some(by.summary.clone());
+    let detail = serde_json::json!({
+        "note": note,
+        "claimed_by": by.claimed,
+        "extent": extent,
+    });
+    ledger.append(entry.detail(&detail))?;
+    Ok(())
+}
+
+/// What came of using an approval.
+#[derive(Debug)]
+pub enum Taken {
+    /// It may run; the approval is used up.
+    Run {
+        /// The request.
+        stored: Box<Stored>,
+        /// The number of the intent record.
+        seq: i64,
+    },
+    /// Something is not as it was approved; the approval is void.
+    Drifted {
+        /// The request.
+        stored: Box<Stored>,
+        /// What is different.
+        changed: Vec<String>,
+    },
+}
+
+/// Uses an approval: in one transaction it becomes `used`, the run is noted and its
+/// intent recorded.
+pub fn take(
+    ledger: &mut Ledger,
+    id: &str,
+    uid: u32,
+    present: &Binding,
+    run: &RunNote,
+    intent: Entry,
+    now: i64,
+) -> Result<Taken> {
+    let stored = find(ledger.connection(), id)?;
+    if stored.uid != uid {
+        return Err(Error::NotFound {
+            what: "request",
+            name: id.to_owned(),
+        });
+    }
+    let status = match stored.status {
+        RequestStatus::Approved if stored.expires <= now => RequestStatus::Expired,
+        status => status,
+    };
+    if status != RequestStatus::Approved {
+        return Err(Error::WrongStatus {
+            id: id.to_owned(),
+            status: status.name(),
+        });
+    }
+    let changed = binding::differences(&stored.body.binding, present);
+    if !changed.is_empty() {
+        let note = format!("void: {}", changed.join("; "));
+        set_status(ledger, &stored, RequestStatus::Expired, None, Some(&note))?;
+        let entry = about(&stored, Event::Approval, RequestStatus::Expired);
+        ledger.append(entry.detail(&serde_json::json!({ "note": note })))?;
+        return Ok(Taken::Drifted {
+            stored: Box::new(stored),
+            changed,
+        });
+    }
+    set_status(ledger, &stored, RequestStatus::Used, None, None)?;
+    let mut intent = intent;
+    intent.event = Event::Intent;
+    intent.id = Some(id.to_owned());
+    intent.decision = Some("approved".to_owned());
+    intent.approver.clone_from(&stored.approver);
+    let seq = ledger.append(intent)?;
+    note_run(ledger, id, uid, run, seq, now)?;
+    Ok(Taken::Run {
+        stored: Box::new(stored),
+        seq,
+    })
+}
+
+/// What is kept of a run until its outcome is told.
+#[derive(Debug, Clone)]
+pub struct RunNote {
+    /// What the outcome must carry.
+    pub token: String,
+    /// The process that runs it.
+    pub runner: Option<ProcessId>,
+}
+
+/// Notes that a run was let go.
+pub fn note_run(
+    ledger: &Ledger,
+    id: &str,
+    uid: u32,
+    run: &RunNote,
+    seq: i64,
+    now: i64,
+) -> Result<()> {
+    let (pid, started) = run
+        .runner
+        .map_or((0, 0), |runner| (runner.pid, runner.started.cast_signed()));
+    ledger
+        .connection()
+        .prepare_cached(
+            "INSERT INTO run (id, token, uid, pid, started, seq, created) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        )
+        .and_then(|mut statement| {
+            statement.execute(params![id, run.token, uid, pid, started, seq, now])
+        })
+        .map(|_| ())
+        .map_err(Error::database("note a run"))
+}
