@@ -9,6 +9,7 @@ pub mod bytes;
 pub mod classify;
 #[allow(dead_code)] // the classifier that reads these tables follows
 mod command;
+pub mod config;
 pub mod duration;
 pub mod effect;
 pub mod git_command;
@@ -19,6 +20,7 @@ pub mod plan;
 pub mod profile;
 pub mod protect;
 pub mod risk;
+pub mod rule;
 pub mod shell;
 pub mod show;
 pub mod size;

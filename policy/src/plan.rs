@@ -117,8 +117,22 @@ pub struct Filesystem {
     /// `*` and `?` within one name, `**` for any number of names. A pattern that
     /// names a folder covers what is in it.
     pub hide: Vec<ByteString>,
+    /// Exceptions to `hide`.
+    #[serde(default)]
+    pub unhide: Vec<Unhide>,
     /// Names inside the workspace that run code on the host later.
     pub protect: Protect,
+}
+
+/// What is seen although one of the `hide` patterns covers it; it may still be hidden by
+/// another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Unhide {
+    /// The number of the pattern in `hide`, from 0.
+    pub hidden: usize,
+    /// An absolute pattern, as in `hide`.
+    pub pattern: ByteString,
 }
 
 /// One path of the host shown inside.
@@ -265,7 +279,7 @@ impl Memory {
 }
 
 /// Which variables the command gets: the caller's that match `pass` and not
-/// `drop`, then `set` over them.
+/// `drop`, those that are named in full, then `set` over them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Environment {
@@ -273,6 +287,9 @@ pub struct Environment {
     pub pass: Vec<ByteString>,
     /// Names that stay out even when `pass` matches: secret-shaped ones, loaders.
     pub drop: Vec<ByteString>,
+    /// Names said in full by the owner: they go in even when `drop` matches.
+    #[serde(default)]
+    pub named: Vec<ByteString>,
     /// Values given whatever the caller has.
     pub set: Vec<Variable>,
 }
@@ -302,7 +319,7 @@ impl Environment {
                 .iter()
                 .any(|pattern| name_matches(pattern.as_bytes(), name))
         };
-        any(&self.pass) && !any(&self.drop)
+        self.named.iter().any(|own| own.as_bytes() == name) || (any(&self.pass) && !any(&self.drop))
     }
 }
 
@@ -373,6 +390,7 @@ mod tests {
         let environment = Environment {
             pass: names(&["PATH", "CARGO_*"]),
             drop: names(&["*_TOKEN"]),
+            named: names(&["MY_TOKEN"]),
             set: vec![Variable {
                 name: "CI".into(),
                 value: "1".into(),
@@ -382,6 +400,7 @@ mod tests {
             ("PATH", "/bin"),
             ("CARGO_HOME", "/c"),
             ("CARGO_TOKEN", "x"),
+            ("MY_TOKEN", "m"),
             ("CI", "0"),
             ("X", "y"),
         ]
@@ -391,6 +410,6 @@ mod tests {
             .into_iter()
             .map(|v| format!("{}={}", v.name.to_str().unwrap(), v.value.to_str().unwrap()))
             .collect();
-        assert_eq!(env, ["PATH=/bin", "CARGO_HOME=/c", "CI=1"]);
+        assert_eq!(env, ["PATH=/bin", "CARGO_HOME=/c", "MY_TOKEN=m", "CI=1"]);
     }
 }

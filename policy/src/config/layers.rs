@@ -1,0 +1,417 @@
+//! Layers over layers: who may say what, and what holds in the end.
+
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
+
+use super::command_line::{CommandLine, WorkspaceChoice};
+use super::document::{self, Document};
+use super::error::{At, Error};
+use super::key::Key;
+use super::origin::{Layer, Origin, Sourced, shown_path};
+use super::ownership::{self, Holder, Owner};
+use super::policy::Policy;
+use super::sandbox_md;
+use super::setting::Setting;
+use super::testcase::TestCase;
+use crate::bytes::ByteString;
+use crate::plan::NetworkMode;
+use crate::profile::Profile;
+
+/// A policy file is not longer than this.
+pub const MAX_FILE: usize = 1 << 20;
+
+/// Everything that a policy is made of; whoever calls gathers it.
+#[derive(Debug, Clone, Default)]
+pub struct Sources {
+    /// `/etc/sjail/policy.toml`, if there is one.
+    pub system: Option<PolicyFile>,
+    /// The user's `policy.toml`, if there is one.
+    pub user: Option<PolicyFile>,
+    /// The workspace's `sjail.toml` and `SANDBOX.md`, those that exist.
+    pub workspace: Vec<WorkspaceFile>,
+    /// What was typed.
+    pub command_line: CommandLine,
+    /// Who calls: the user whose file `user` must be.
+    pub uid: u32,
+    /// Bytes of memory that the machine has, to compare sizes with shares.
+    pub machine_memory: Option<u64>,
+}
+
+/// A file that is obeyed as it stands, if nobody else could have written it.
+#[derive(Debug, Clone)]
+pub struct PolicyFile {
+    /// Where it is.
+    pub path: ByteString,
+    /// What is in it.
+    pub text: Vec<u8>,
+    /// The file and every folder above it, links resolved.
+    pub holders: Vec<Holder>,
+}
+
+/// A file that came with the project.
+#[derive(Debug, Clone)]
+pub struct WorkspaceFile {
+    /// Where it is.
+    pub path: ByteString,
+    /// What is in it.
+    pub text: Vec<u8>,
+    /// Which of the two kinds it is.
+    pub format: Format,
+    /// Whether the user has pinned exactly this content.
+    pub trust: Trust,
+}
+
+/// How a workspace's policy is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// `sjail.toml`
+    Toml,
+    /// `SANDBOX.md`
+    Markdown,
+}
+
+/// Whether a workspace's file may loosen anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Trust {
+    /// It may only tighten.
+    Untrusted,
+    /// The user has seen and pinned this very content.
+    Pinned,
+}
+
+/// What holds, and what is to be said about it.
+#[derive(Debug, Clone, Default)]
+pub struct Loaded {
+    /// The effective policy.
+    pub policy: Policy,
+    /// What was said and does not hold.
+    pub notices: Vec<Notice>,
+    /// What the command line loosened; the record says so.
+    pub loosened: Vec<Loosened>,
+    /// The `[[test]]` cases of all files.
+    pub tests: Vec<Sourced<TestCase>>,
+    /// The files that were read, in their order.
+    pub files: Vec<ReadFile>,
+}
+
+/// A file that was read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ReadFile {
+    /// Its layer.
+    pub layer: Layer,
+    /// Its path, inert.
+    #[serde(serialize_with = "shared_text")]
+    pub path: Arc<str>,
+    /// Whether it may loosen; always for the system's and the user's.
+    pub trust: Trust,
+}
+
+/// Something that a file says and that does not hold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Notice {
+    /// The key's name.
+    pub key: &'static str,
+    /// Where it is said.
+    pub origin: Origin,
+    /// Why it does not hold.
+    pub why: Ignored,
+}
+
+/// Why something that a file says does not hold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ignored {
+    /// It would loosen, and the file is not trusted.
+    Untrusted,
+    /// It would loosen what is locked there.
+    Locked(Origin),
+}
+
+impl std::fmt::Display for Notice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.why {
+            Ignored::Untrusted => write!(
+                f,
+                "{}: `{}` would loosen the policy and is left out: a project's file may only tighten until you have read it and run `sjail trust`",
+                self.origin, self.key
+            ),
+            Ignored::Locked(by) => {
+                write!(
+                    f,
+                    "{}: `{}` would loosen what {by} locks and is left out",
+                    self.origin, self.key
+                )
+            }
+        }
+    }
+}
+
+/// A key that the command line loosened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Loosened {
+    /// The key's name.
+    pub key: &'static str,
+    /// The option that did it.
+    pub option: &'static str,
+}
+
+/// Puts the layers together.
+pub fn load(sources: &Sources) -> Result<Loaded, Error> {
+    let parts = Parts::read(sources)?;
+    let mut loaded = parts.layered(None);
+    if !sources.command_line.is_empty() {
+        parts.with_command_line(&mut loaded)?;
+    }
+    Ok(loaded)
+}
+
+/// The files, read.
+struct Parts<'a> {
+    sources: &'a Sources,
+    documents: Vec<(ReadFile, Document)>,
+}
+
+impl<'a> Parts<'a> {
+    fn read(sources: &'a Sources) -> Result<Self, Error> {
+        let mut documents = Vec::new();
+        let trusted = [
+            (Layer::System, &sources.system, Owner::Root),
+            (Layer::User, &sources.user, Owner::User(sources.uid)),
+        ];
+        for (layer, file, owner) in trusted {
+            let Some(file) = file else {
+                continue;
+            };
+            ownership::check(&file.path, &file.holders, owner)?;
+            let path = shown_path(file.path.as_bytes());
+            let document = document::read(layer, &path, bounded(&path, &file.text)?)?;
+            documents.push((
+                ReadFile {
+                    layer,
+                    path,
+                    trust: Trust::Pinned,
+                },
+                document,
+            ));
+        }
+        for file in &sources.workspace {
+            let path = shown_path(file.path.as_bytes());
+            let text = bounded(&path, &file.text)?;
+            let document = match file.format {
+                Format::Toml => document::read(Layer::Workspace, &path, text)?,
+                Format::Markdown => sandbox_md::read(&path, text)?,
+            };
+            documents.push((
+                ReadFile {
+                    layer: Layer::Workspace,
+                    path,
+                    trust: file.trust,
+                },
+                document,
+            ));
+        }
+        Ok(Self { sources, documents })
+    }
+
+    /// The files over a profile: the one they name, or the one that is given.
+    fn layered(&self, profile: Option<Sourced<&'static Profile>>) -> Loaded {
+        let mut notices = Vec::new();
+        let own = self.named_profile(&mut notices);
+        let chosen = profile.unwrap_or(own);
+        let mut loaded = Loaded {
+            policy: Policy::of_profile(chosen.value, chosen.origin),
+            notices,
+            ..Loaded::default()
+        };
+        for (file, document) in &self.documents {
+            for setting in &document.settings {
+                self.lay(setting, file, &mut loaded);
+            }
+            loaded.tests.extend(document.tests.iter().cloned());
+            loaded.files.push(file.clone());
+        }
+        loaded
+    }
+
+    /// One setting of one file. Files of the same layer cannot lock each other out.
+    fn lay(&self, setting: &Sourced<Setting>, file: &ReadFile, into: &mut Loaded) {
+        let key = setting.value.key();
+        let locked = into
+            .policy
+            .locks
+            .iter()
+            .find(|lock| lock.value.locks(key) && is_below(file.layer, &lock.origin))
+            .map(|lock| lock.origin.clone());
+        if locked.is_none() && file.trust == Trust::Pinned {
+            into.policy
+                .apply(setting.value.clone(), setting.origin.clone());
+            return;
+        }
+        let mut tried = into.policy.clone();
+        tried.apply(setting.value.clone(), setting.origin.clone());
+        if !tried.is_looser(&into.policy, key, self.sources.machine_memory) {
+            into.policy = tried;
+            return;
+        }
+        let why = locked.map_or(Ignored::Untrusted, Ignored::Locked);
+        into.notices.push(Notice {
+            key: key.name(),
+            origin: setting.origin.clone(),
+            why,
+        });
+    }
+
+    /// The profile that the files name. It is chosen first, because all else is laid over it.
+    fn named_profile(&self, notices: &mut Vec<Notice>) -> Sourced<&'static Profile> {
+        let default = Profile::default_profile();
+        let mut chosen = Sourced::new(default, Origin::Profile(default.name));
+        let mut lock: Option<Origin> = None;
+        for (file, document) in &self.documents {
+            for setting in &document.settings {
+                let Setting::SandboxProfile(profile) = setting.value else {
+                    continue;
+                };
+                let old = Policy::of_profile(chosen.value, chosen.origin.clone());
+                let new = Policy::of_profile(profile, setting.origin.clone());
+                let looser =
+                    Key::all().any(|key| new.is_looser(&old, key, self.sources.machine_memory));
+                let ignored = match (&lock, file.trust) {
+                    (Some(lock), _) if looser && is_below(file.layer, lock) => {
+                        Some(Ignored::Locked(lock.clone()))
+                    }
+                    (_, Trust::Untrusted) if looser => Some(Ignored::Untrusted),
+                    _ => None,
+                };
+                match ignored {
+                    Some(why) => notices.push(Notice {
+                        key: Key::SandboxProfile.name(),
+                        origin: setting.origin.clone(),
+                        why,
+                    }),
+                    None => chosen = Sourced::new(profile, setting.origin.clone()),
+                }
+            }
+            let own_lock = document.settings.iter().find(
+                |setting| matches!(&setting.value, Setting::Lock(lock) if lock.locks(Key::SandboxProfile)),
+            );
+            if let (None, Some(found), Trust::Pinned) = (&lock, own_lock, file.trust) {
+                lock = Some(found.origin.clone());
+            }
+        }
+        chosen
+    }
+
+    /// Lays the command line over the files, and refuses what would loosen a locked key.
+    fn with_command_line(&self, loaded: &mut Loaded) -> Result<(), Error> {
+        let options = &self.sources.command_line;
+        let named = options
+            .settings
+            .iter()
+            .rev()
+            .find_map(|(setting, flag)| match setting {
+                Setting::SandboxProfile(profile) => {
+                    Some(Sourced::new(*profile, Origin::CommandLine(flag)))
+                }
+                _ => None,
+            });
+        let mut policy = match named {
+            Some(profile) => self.layered(Some(profile)).policy,
+            None => loaded.policy.clone(),
+        };
+        for (setting, flag) in &options.settings {
+            policy.apply(setting.clone(), Origin::CommandLine(flag));
+        }
+        let said = |key: Key| {
+            options
+                .settings
+                .iter()
+                .rev()
+                .find(|(setting, _)| setting.key() == key)
+                .map(|(_, flag)| *flag)
+        };
+        // Hosts are named to be reached: without --net, that needs the filtered network.
+        if let Some(flag) = said(Key::NetworkAllow)
+            && said(Key::NetworkMode).is_none()
+            && policy.network.value == NetworkMode::None
+        {
+            policy.apply(
+                Setting::NetworkMode(NetworkMode::Filtered),
+                Origin::CommandLine(flag),
+            );
+        }
+        let mut loosened = Vec::new();
+        for key in Key::all() {
+            let option = if policy.is_looser(&loaded.policy, key, self.sources.machine_memory) {
+                said(key)
+                    .or_else(|| option_behind(key, options))
+                    .unwrap_or("--profile")
+            } else if options.workspace == WorkspaceChoice::Said && opened_by_workspace(key) {
+                "--workspace"
+            } else {
+                continue;
+            };
+            if let Some(by) = loaded.policy.lock_on(key) {
+                return Err(Error::Locked {
+                    key: key.name(),
+                    flag: option,
+                    by: by.clone(),
+                });
+            }
+            loosened.push(Loosened {
+                key: key.name(),
+                option,
+            });
+        }
+        // A workspace of the caller's choice loosens only where a lock forbids the choice.
+        loosened.retain(|loosened| loosened.option != "--workspace");
+        loaded.policy = policy;
+        loaded.loosened = loosened;
+        Ok(())
+    }
+}
+
+/// The option that changed a key which it does not name.
+fn option_behind(key: Key, options: &CommandLine) -> Option<&'static str> {
+    let wanted = match key {
+        Key::NetworkMode => "--allow-host",
+        _ => return None,
+    };
+    options
+        .settings
+        .iter()
+        .find(|(_, flag)| *flag == wanted)
+        .map(|(_, flag)| *flag)
+}
+
+/// The keys that naming another workspace goes around.
+fn opened_by_workspace(key: Key) -> bool {
+    matches!(
+        key,
+        Key::SandboxWorkspace | Key::FilesystemRead | Key::FilesystemWrite
+    )
+}
+
+/// Whether a layer must heed a lock: one that was put on above it.
+fn is_below(layer: Layer, lock: &Origin) -> bool {
+    matches!(lock, Origin::File { layer: above, .. } if *above < layer)
+}
+
+fn shared_text<S: Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(text)
+}
+
+fn bounded<'t>(path: &Arc<str>, text: &'t [u8]) -> Result<&'t [u8], Error> {
+    if text.len() > MAX_FILE {
+        let why = format!(
+            "the file has {} bytes, more than the {MAX_FILE} that are read",
+            text.len()
+        );
+        return Err(Error::Syntax {
+            at: At::new(path, b"", 0..0),
+            why,
+        });
+    }
+    Ok(text)
+}

@@ -1,0 +1,312 @@
+//! From a policy and a command to the plan that the jail enforces.
+
+use super::policy::Policy;
+use crate::bytes::ByteString;
+use crate::plan::{
+    Access, Command, Degraded, Environment, Filesystem, Grant, Home, Limits, Missing, Network,
+    Plan, Protect, Unhide, Unlisted, User, Variable, Workspace,
+};
+use crate::profile::Entry;
+use crate::rule::{Bases, PathPattern, Sign};
+
+/// One command that is to run, and the surroundings that the policy does not know.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// The program and its arguments.
+    pub argv: Vec<ByteString>,
+    /// Where it starts, absolute.
+    pub cwd: ByteString,
+    /// The file that `argv[0]` was resolved to, if that has been done.
+    pub program: Option<ByteString>,
+    /// The workspace, absolute.
+    pub workspace: ByteString,
+    /// The home folder, absolute.
+    pub home: ByteString,
+    /// Whose identity the command has.
+    pub user: User,
+    /// The caller's environment.
+    pub env: Vec<(ByteString, ByteString)>,
+}
+
+/// Programs are looked for here when nothing of the caller's `PATH` is left.
+const PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
+
+impl Policy {
+    /// The plan for a command.
+    pub fn plan(&self, run: Run) -> Plan {
+        let filesystem = self.filesystem(&run);
+        let home = self.home(&run);
+        let environment = self.environment();
+        let mut plan = Plan {
+            profile: self.profile.value.name.to_owned(),
+            command: Command {
+                argv: run.argv,
+                cwd: run.cwd,
+                program: run.program,
+                env: Vec::new(),
+            },
+            user: run.user,
+            workspace: Workspace {
+                path: run.workspace,
+                access: self.workspace.value,
+            },
+            filesystem,
+            home,
+            network: Network {
+                mode: self.network.value,
+                allow: self
+                    .hosts_allow
+                    .iter()
+                    .map(|host| host.value.clone())
+                    .collect(),
+                deny: self
+                    .hosts_deny
+                    .iter()
+                    .map(|host| host.value.clone())
+                    .collect(),
+                unlisted: if self.hosts_ask.value {
+                    Unlisted::Ask
+                } else {
+                    Unlisted::Refuse
+                },
+            },
+            limits: self.limits(),
+            environment,
+            degraded: if self.allow_degraded.value {
+                Degraded::Allowed
+            } else {
+                Degraded::Refused
+            },
+        };
+        plan.command.env = variables(&plan, run.env);
+        plan
+    }
+
+    /// The limits alone.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            memory: self.memory.value,
+            cpu: self.cpu.value,
+            pids: self.pids.value,
+            io_read: self.io_read.value,
+            io_write: self.io_write.value,
+            timeout: self.timeout.value,
+            output: self.output.value,
+            tmp: self.tmp.value,
+        }
+    }
+
+    fn filesystem(&self, run: &Run) -> Filesystem {
+        let bases = Bases {
+            home: run.home.as_bytes(),
+            workspace: run.workspace.as_bytes(),
+        };
+        let profile = self.profile.value;
+        let mut grants = Vec::with_capacity(self.read.len() + self.write.len() + self.binds.len());
+        let lists = [(&self.read, Access::Ro), (&self.write, Access::Rw)];
+        for (path, access) in lists
+            .into_iter()
+            .flat_map(|(list, access)| list.iter().map(move |path| (path, access)))
+        {
+            let source = path.value.resolve(bases);
+            let already = source == run.workspace && access <= self.workspace.value;
+            if !already {
+                grants.push(Grant {
+                    dest: source.clone(),
+                    source,
+                    access,
+                    missing: Missing::Refuse,
+                });
+            }
+        }
+        for bind in &self.binds {
+            grants.push(Grant {
+                source: bind.value.source.resolve(bases),
+                dest: bind.value.dest.clone(),
+                access: bind.value.access,
+                missing: Missing::Refuse,
+            });
+        }
+        let (hide, unhide) = self.hidden(bases);
+        let names = profile
+            .protect
+            .iter()
+            .map(|entry| entry.value)
+            .chain(self.protect.iter().map(|name| name.value.as_str()));
+        Filesystem {
+            system: values(profile.system),
+            etc: values(profile.etc),
+            grants,
+            hide,
+            unhide,
+            protect: Protect {
+                names: names.map(ByteString::from).collect(),
+                depth: profile.protect_depth,
+            },
+        }
+    }
+
+    /// What is hidden, and what an exception of the same file shows again.
+    fn hidden(&self, bases: Bases<'_>) -> (Vec<ByteString>, Vec<Unhide>) {
+        let built_in = self.profile.value.hide.iter();
+        let mut hide: Vec<ByteString> = built_in
+            .filter_map(|entry| PathPattern::parse(entry.value).ok())
+            .map(|pattern| pattern.absolute(bases))
+            .collect();
+        let mut unhide = Vec::new();
+        let first = hide.len();
+        let mut origins = Vec::new();
+        for pattern in &self.deny {
+            let absolute = pattern.value.absolute(bases);
+            match pattern.value.sign() {
+                Sign::Include => {
+                    hide.push(absolute);
+                    origins.push(&pattern.origin);
+                }
+                Sign::Exclude => unhide.extend(
+                    origins
+                        .iter()
+                        .enumerate()
+                        .filter(|(_, origin)| origin.same_file(&pattern.origin))
+                        .map(|(number, _)| Unhide {
+                            hidden: first + number,
+                            pattern: absolute.clone(),
+                        }),
+                ),
+            }
+        }
+        (hide, unhide)
+    }
+
+    fn home(&self, run: &Run) -> Home {
+        let profile = self.profile.value;
+        let below = |entries: &[Entry]| -> Vec<ByteString> {
+            entries
+                .iter()
+                .map(|entry| {
+                    let mut path = run
+                        .home
+                        .as_bytes()
+                        .strip_suffix(b"/")
+                        .unwrap_or(run.home.as_bytes())
+                        .to_vec();
+                    path.push(b'/');
+                    path.extend_from_slice(entry.value.as_bytes());
+                    ByteString::from(path)
+                })
+                .collect()
+        };
+        Home {
+            path: run.home.clone(),
+            toolchains: below(profile.toolchains),
+            config: below(profile.config),
+            caches: below(profile.caches),
+            cache_source: profile.cache_source,
+        }
+    }
+
+    fn environment(&self) -> Environment {
+        let profile = self.profile.value;
+        let (named, patterns): (Vec<_>, Vec<_>) = self
+            .pass
+            .iter()
+            .map(|name| name.value.clone())
+            .partition(|name| !name.as_bytes().contains(&b'*'));
+        let mut pass = values(profile.pass);
+        pass.extend(patterns);
+        Environment {
+            pass,
+            drop: values(profile.drop),
+            named,
+            set: self
+                .set
+                .iter()
+                .map(|variable| variable.value.clone())
+                .collect(),
+        }
+    }
+}
+
+fn values(entries: &[Entry]) -> Vec<ByteString> {
+    entries
+        .iter()
+        .map(|entry| ByteString::from(entry.value))
+        .collect()
+}
+
+/// The command's environment: what the policy lets in, `HOME` and `PWD` as they are inside,
+/// and a `PATH` without folders that are not there.
+fn variables(plan: &Plan, caller: Vec<(ByteString, ByteString)>) -> Vec<Variable> {
+    let mut env = plan.environment.apply(caller);
+    let own = |name: &[u8]| {
+        plan.environment
+            .set
+            .iter()
+            .any(|set| set.name.as_bytes() == name)
+    };
+    let mut put = |name: &str, value: ByteString| {
+        if own(name.as_bytes()) {
+            return;
+        }
+        match env
+            .iter_mut()
+            .find(|variable| variable.name.as_bytes() == name.as_bytes())
+        {
+            Some(variable) => variable.value = value,
+            None => env.push(Variable {
+                name: name.into(),
+                value,
+            }),
+        }
+    };
+    put("HOME", plan.home.path.clone());
+    put("PWD", plan.command.cwd.clone());
+    if own(b"PATH") {
+        return env;
+    }
+    let path = env
+        .iter()
+        .position(|variable| variable.name.as_bytes() == b"PATH");
+    let value = path
+        .and_then(|at| env.get(at))
+        .map(|variable| cleaned_path(plan, variable.value.as_bytes()));
+    let value = value
+        .filter(|value| !value.is_empty())
+        .unwrap_or_else(|| PATH.into());
+    let variable = Variable {
+        name: "PATH".into(),
+        value,
+    };
+    match path.and_then(|at| env.get_mut(at)) {
+        Some(slot) => *slot = variable,
+        None => env.push(variable),
+    }
+    env
+}
+
+/// `PATH` without relative entries, which mean another folder in each folder, and without
+/// what is not there inside.
+fn cleaned_path(plan: &Plan, path: &[u8]) -> ByteString {
+    let shown = |folder: &[u8]| {
+        let under = |top: &ByteString| {
+            let top = top.as_bytes();
+            folder
+                .strip_prefix(top)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+        };
+        plan.filesystem.system.iter().any(under)
+            || plan.home.toolchains.iter().any(under)
+            || plan.home.caches.iter().any(under)
+            || plan
+                .filesystem
+                .grants
+                .iter()
+                .any(|grant| under(&grant.dest))
+            || (plan.workspace.access != Access::None && under(&plan.workspace.path))
+    };
+    let kept: Vec<&[u8]> = path
+        .split(|byte| *byte == b':')
+        .filter(|folder| folder.starts_with(b"/") && shown(folder))
+        .collect();
+    ByteString::from(kept.join(&b':'))
+}

@@ -1,0 +1,517 @@
+//! Patterns for commands.
+//!
+//! A pattern is words. The first is the program, the others are options, sub-commands and
+//! arguments; `*` inside a word stands for any characters, a `*` of its own for any number
+//! of further words. `Bash(…)` around it and `:*` at its end are understood.
+//!
+//! | where | `rm -rf` means |
+//! |---|---|
+//! | ask, deny | every `rm` with both options in any order and spelling, anywhere in a line, under any wrapper |
+//! | allow, elevated | the line `rm -rf`, and nothing else |
+
+use regex::Regex;
+
+use super::RuleError;
+use super::spelling::Arguments;
+use crate::classify::{Arg, Classification, RedirectKind, SimpleCommand};
+use crate::effect::{Place, Span};
+use crate::plan::name_matches;
+
+/// A pattern for commands.
+#[derive(Debug, Clone)]
+pub struct CommandPattern {
+    text: String,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone)]
+enum Kind {
+    /// `*`: whatever no other rule speaks of.
+    Everything,
+    /// One command, or the commands of a pipeline in their order.
+    Words(Vec<Stage>),
+    /// On the words joined by single blanks.
+    Regex(Box<Regex>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Stage {
+    words: Vec<String>,
+    redirects: Vec<(RedirectKind, String)>,
+    rest: Rest,
+}
+
+/// What may follow the words of a pattern, where it is matched strictly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    /// Nothing.
+    Nothing,
+    /// Anything: the pattern ends in `*`.
+    Anything,
+    /// Anything, because the pattern is nothing but the program's name.
+    AnyUse,
+}
+
+/// Whether a generous pattern matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Match {
+    /// It does not.
+    No,
+    /// It may: the command has arguments that are known only when it runs.
+    Perhaps(Span),
+    /// It does, there.
+    Yes(Span),
+}
+
+/// What a strict match is good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lift {
+    /// The program is on the list: it runs where only listed programs run. A dangerous use of
+    /// it is still asked about.
+    Listed,
+    /// This use of the program is on the list: it runs without being asked about.
+    Approved,
+}
+
+impl CommandPattern {
+    /// Reads a pattern made of words.
+    pub fn parse(text: &str) -> Result<Self, RuleError> {
+        let wrong = |why: &'static str| RuleError::Command {
+            text: text.to_owned(),
+            why,
+        };
+        let trimmed = text.trim();
+        let body = match trimmed.strip_suffix(":*") {
+            Some(front) => format!("{front} *"),
+            None => trimmed.to_owned(),
+        };
+        if body.is_empty() {
+            return Err(wrong("it is empty"));
+        }
+        if body == "*" {
+            return Ok(Self {
+                text: trimmed.to_owned(),
+                kind: Kind::Everything,
+            });
+        }
+        if body.chars().any(|c| c.is_control()) {
+            return Err(wrong("it has control characters in it"));
+        }
+        let words = shell_words::split(&body).map_err(|_| wrong("a quote is not closed"))?;
+        let mut stages = Vec::new();
+        for words in words.split(|word| word == "|") {
+            stages.push(Stage::read(words).map_err(wrong)?);
+        }
+        Ok(Self {
+            text: trimmed.to_owned(),
+            kind: Kind::Words(stages),
+        })
+    }
+
+    /// Reads a pattern that is a regular expression.
+    pub fn regex(text: &str) -> Result<Self, RuleError> {
+        let wrong = |why: String| RuleError::Regex {
+            text: text.to_owned(),
+            why,
+        };
+        if text.is_empty() {
+            return Err(wrong("it is empty".to_owned()));
+        }
+        let regex = regex::RegexBuilder::new(text)
+            .size_limit(1 << 20)
+            .build()
+            .map_err(|error| {
+                wrong(
+                    error
+                        .to_string()
+                        .lines()
+                        .last()
+                        .unwrap_or_default()
+                        .to_owned(),
+                )
+            })?;
+        Ok(Self {
+            text: text.to_owned(),
+            kind: Kind::Regex(Box::new(regex)),
+        })
+    }
+
+    /// The pattern as written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it is the bare `*`, which stands for whatever no other rule speaks of.
+    pub fn is_everything(&self) -> bool {
+        matches!(self.kind, Kind::Everything)
+    }
+
+    /// Why the pattern could never match strictly, if that can be told.
+    pub fn never_strict(&self) -> Option<&'static str> {
+        let Kind::Words(stages) = &self.kind else {
+            return None;
+        };
+        if stages.len() > 1 {
+            return Some("a pipeline is never allowed as a whole: list its commands");
+        }
+        let program = stages.first().and_then(|stage| stage.words.first())?;
+        (program.contains('/') && !program.starts_with('/')).then_some(
+            "a program inside the workspace is never allowed by name: what runs in the jail could replace it",
+        )
+    }
+
+    /// For ask and deny: whether any command of the line, anywhere in it and under any
+    /// wrapper, is one that the pattern can mean.
+    pub fn generous(&self, line: &Classification) -> Match {
+        let whole = |line: &Classification| {
+            line.commands
+                .first()
+                .map_or(Span::default(), |command| command.span)
+        };
+        match &self.kind {
+            Kind::Everything => Match::Yes(whole(line)),
+            Kind::Regex(regex) => line
+                .commands
+                .iter()
+                .find(|command| spoken(command).any(|words| regex.is_match(&words.join(" "))))
+                .map_or(Match::No, |command| Match::Yes(command.span)),
+            Kind::Words(stages) => generous_stages(stages, line),
+        }
+    }
+
+    /// For allow and elevated: whether the line is exactly one simple command of the pattern,
+    /// by a trusted program, without wrapper, assignment, substitution or redirection that the
+    /// pattern does not list.
+    pub fn strict(&self, line: &Classification) -> Option<Lift> {
+        let [command] = line.commands.as_slice() else {
+            return None;
+        };
+        let plain = !line.is_opaque()
+            && command.wrappers.is_empty()
+            && command.nesting == 0
+            && command.assignments.is_empty()
+            && !command.program.defined_here
+            && (command.program.trusted || command.program.builtin)
+            && command.argv.iter().all(is_predictable);
+        if !plain {
+            return None;
+        }
+        match &self.kind {
+            Kind::Everything => no_files(command, &[]).then_some(Lift::Listed),
+            Kind::Regex(regex) => {
+                let words: Vec<&str> = command.argv.iter().map(|arg| arg.text.as_str()).collect();
+                let text = words.join(" ");
+                let whole = regex
+                    .find(&text)
+                    .is_some_and(|found| found.len() == text.len());
+                (whole && no_files(command, &[])).then_some(Lift::Approved)
+            }
+            Kind::Words(stages) => match stages.as_slice() {
+                [stage] => stage.strict(command),
+                _ => None,
+            },
+        }
+    }
+}
+
+impl PartialEq for CommandPattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+            && matches!(self.kind, Kind::Regex(_)) == matches!(other.kind, Kind::Regex(_))
+    }
+}
+
+impl Eq for CommandPattern {}
+
+impl Stage {
+    fn read(words: &[String]) -> Result<Self, &'static str> {
+        let mut stage = Stage {
+            words: Vec::new(),
+            redirects: Vec::new(),
+            rest: Rest::Nothing,
+        };
+        let mut rest = words.iter();
+        while let Some(word) = rest.next() {
+            let kind = match word.as_str() {
+                "&&" | "||" | ";" | "&" => {
+                    return Err("a pattern is about one command, list each by itself");
+                }
+                ">" | "1>" | "2>" | "&>" => RedirectKind::Write,
+                ">>" | "1>>" | "2>>" | "&>>" => RedirectKind::Append,
+                "<" => RedirectKind::Read,
+                _ => {
+                    stage.words.push(word.clone());
+                    continue;
+                }
+            };
+            let target = rest.next().ok_or("a redirection has no target")?;
+            stage.redirects.push((kind, target.clone()));
+        }
+        if stage.words.len() > 1 && stage.words.last().is_some_and(|word| word == "*") {
+            stage.words.pop();
+            stage.rest = Rest::Anything;
+        } else if stage.words.len() == 1 {
+            stage.rest = Rest::AnyUse;
+        }
+        match stage.words.first() {
+            None => Err("it names no program"),
+            Some(program) if program.is_empty() => Err("it names no program"),
+            Some(_) => Ok(stage),
+        }
+    }
+
+    fn strict(&self, command: &SimpleCommand) -> Option<Lift> {
+        let (wanted_program, wanted) = self.words.split_first()?;
+        let program_fits = if wanted_program.contains('/') {
+            command.program.typed == *wanted_program
+        } else {
+            command.program.typed == command.program.name || command.program.trusted
+        };
+        if !program_fits
+            || (!wanted_program.contains('/') && !glob(wanted_program, &command.program.name))
+        {
+            return None;
+        }
+        let args = command.argv.get(1..).unwrap_or_default();
+        let count_fits = match self.rest {
+            Rest::Nothing => args.len() == wanted.len(),
+            Rest::Anything | Rest::AnyUse => args.len() >= wanted.len(),
+        };
+        let words_fit = wanted
+            .iter()
+            .zip(args)
+            .all(|(wanted, arg)| !arg.glob && glob(wanted, &arg.text));
+        if !count_fits || !words_fit || !no_files(command, &self.redirects) {
+            return None;
+        }
+        Some(match self.rest {
+            Rest::AnyUse if !args.is_empty() => Lift::Listed,
+            _ => Lift::Approved,
+        })
+    }
+
+    fn generous(&self, words: &[Arg]) -> Found {
+        let (Some((wanted_program, wanted)), Some((program, args))) =
+            (self.words.split_first(), words.split_first())
+        else {
+            return Found::No;
+        };
+        if !glob(last_part(wanted_program), last_part(&program.text)) {
+            return Found::No;
+        }
+        let given = Arguments::read(last_part(&program.text), args);
+        let mut found = Found::Yes;
+        let mut from = 0;
+        for (number, word) in wanted.iter().enumerate() {
+            if word == "*" {
+                continue;
+            }
+            if word.len() > 1 && word.starts_with('-') {
+                found = found.and(match given.has(word) {
+                    true => Found::Yes,
+                    false if given.unsure => Found::Perhaps,
+                    false => Found::No,
+                });
+                continue;
+            }
+            let anchored = number == 0 && given.has_subcommands && is_plain_word(word);
+            found = found.and(find_word(word, &given, &mut from, anchored));
+        }
+        found
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Found {
+    No,
+    Perhaps,
+    Yes,
+}
+
+impl Found {
+    fn and(self, other: Found) -> Found {
+        self.min(other)
+    }
+}
+
+/// Finds a word among the positional arguments, in their order; one that can stand anywhere
+/// (`if=`, `http://`, a path) also among the values of options.
+fn find_word(wanted: &str, given: &Arguments<'_>, from: &mut usize, anchored: bool) -> Found {
+    let mut best = Found::No;
+    let anywhere = !is_plain_word(wanted);
+    let start = if anywhere { 0 } else { *from };
+    for (place, arg) in given.positionals.iter().enumerate().skip(start) {
+        let fits = if arg.exact || arg.glob {
+            word_fits(wanted, &arg.text, arg.glob)
+        } else {
+            Found::Perhaps
+        };
+        if fits == Found::Yes {
+            *from = (*from).max(place + 1);
+            return Found::Yes;
+        }
+        best = best.max(fits);
+        if anchored {
+            return best;
+        }
+    }
+    if anywhere
+        && given
+            .values()
+            .any(|value| word_fits(wanted, value, false) == Found::Yes)
+    {
+        return Found::Yes;
+    }
+    if given.unsure {
+        best.max(Found::Perhaps)
+    } else {
+        best
+    }
+}
+
+/// Whether an argument is what a word of a pattern means.
+fn word_fits(wanted: &str, text: &str, is_glob: bool) -> Found {
+    let prefix = wanted.ends_with('=') || wanted.ends_with("://");
+    let fits = if prefix {
+        text.get(..wanted.len())
+            .is_some_and(|front| front.eq_ignore_ascii_case(wanted))
+    } else if wanted.contains('*') {
+        glob(wanted, text)
+    } else if is_number(wanted) && is_number(text) {
+        // 0777 is 777.
+        wanted.trim_start_matches('0') == text.trim_start_matches('0')
+    } else if wanted.starts_with(['/', '~', '.']) {
+        same_place(wanted, text)
+    } else {
+        wanted == text
+    };
+    match fits {
+        true => Found::Yes,
+        false if is_glob && glob(text, wanted) => Found::Perhaps,
+        false => Found::No,
+    }
+}
+
+/// `/`, `//`, `/.`, `/tmp/..`, `/*` are all the same place to somebody who deletes it.
+fn same_place(wanted: &str, text: &str) -> bool {
+    let normal = |path: &str| {
+        let mut names: Vec<&str> = Vec::new();
+        for name in path.trim_end_matches('*').split('/') {
+            match name {
+                "" | "." => {}
+                ".." if names.last().is_some_and(|last| *last != "..") => {
+                    names.pop();
+                }
+                name => names.push(name),
+            }
+        }
+        (path.starts_with('/'), names.join("/"))
+    };
+    wanted == text || (text.starts_with(['/', '~', '.']) && normal(wanted) == normal(text))
+}
+
+fn generous_stages(stages: &[Stage], line: &Classification) -> Match {
+    let mut found = Found::Yes;
+    let mut span = None;
+    let mut from = 0;
+    for stage in stages {
+        let mut best = Found::No;
+        let mut best_place = from;
+        for (place, command) in line.commands.iter().enumerate().skip(from) {
+            let fits = candidates(command)
+                .map(|words| stage.generous(&words))
+                .max()
+                .unwrap_or(Found::No);
+            if fits > best {
+                best = fits;
+                best_place = place;
+            }
+            if best == Found::Yes {
+                break;
+            }
+        }
+        if best == Found::No {
+            return Match::No;
+        }
+        found = found.and(best);
+        span = span.or(line.commands.get(best_place).map(|command| command.span));
+        from = best_place + 1;
+    }
+    match (found, span) {
+        (Found::Yes, Some(span)) => Match::Yes(span),
+        (Found::Perhaps, Some(span)) => Match::Perhaps(span),
+        _ => Match::No,
+    }
+}
+
+/// The command by itself, and under each of its wrappers, from the inside out.
+fn candidates(command: &SimpleCommand) -> impl Iterator<Item = Vec<Arg>> + '_ {
+    let plain = |text: &str| Arg {
+        text: text.to_owned(),
+        exact: true,
+        ..Arg::default()
+    };
+    let wrappers = &command.wrappers;
+    (0..=wrappers.len()).rev().map(move |first| {
+        let outer = wrappers
+            .iter()
+            .skip(first)
+            .flat_map(|wrapper| wrapper.split(' '));
+        let mut words: Vec<Arg> = outer.map(plain).collect();
+        words.extend(command.argv.iter().cloned());
+        words
+    })
+}
+
+/// The same as plain words, for regular expressions.
+fn spoken(command: &SimpleCommand) -> impl Iterator<Item = Vec<String>> + '_ {
+    candidates(command).map(|words| words.into_iter().map(|arg| arg.text).collect())
+}
+
+/// Whether the command's redirections touch no file but those that are listed; descriptors,
+/// here-documents and harmless devices are no files.
+fn no_files(command: &SimpleCommand, listed: &[(RedirectKind, String)]) -> bool {
+    command
+        .redirects
+        .iter()
+        .all(|redirect| match (&redirect.kind, &redirect.target) {
+            (RedirectKind::Duplicate | RedirectKind::Here, None) => true,
+            (_, Some(target)) if target.place == Place::Sink => true,
+            (kind, Some(target)) => listed
+                .iter()
+                .any(|(wanted, pattern)| wanted == kind && glob(pattern, &target.typed)),
+            (_, None) => false,
+        })
+}
+
+/// Whether it is known what the program gets: no unknown text, and no wildcard that could
+/// become an option.
+fn is_predictable(arg: &Arg) -> bool {
+    if arg.glob {
+        return !arg
+            .text
+            .starts_with(['*', '?', '[', '{', '-', '@', '+', '!', '$', '`'])
+            && !arg.text.contains(['$', '`']);
+    }
+    arg.exact
+}
+
+/// Whether a text matches a pattern in which `*` stands for any characters.
+pub(super) fn glob(pattern: &str, text: &str) -> bool {
+    name_matches(pattern.as_bytes(), text.as_bytes())
+}
+
+fn last_part(program: &str) -> &str {
+    program
+        .rsplit('/')
+        .find(|part| !part.is_empty())
+        .unwrap_or(program)
+}
+
+fn is_plain_word(word: &str) -> bool {
+    !word.contains(['=', ':', '/', '.', '~'])
+}
+
+fn is_number(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit())
+}
