@@ -86,3 +86,22 @@ fn build() -> io::Result<PathBuf> {
         .and_then(|path| path.parent().map(Path::to_path_buf))
         .ok_or_else(|| io::Error::other("cargo named no executable for sjail"))
 }
+
+/// Copies the project's own tracked files, for the suite that builds them in the
+/// jail. Without git, or outside a clone, there is nothing to copy.
+pub(crate) fn copy_source(folder: &Path) -> io::Result<()> {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let listed = Command::new("git")
+        .args(["ls-files", "-z"])
+        .current_dir(&top)
+        .output();
+    let Ok(listed) = listed else { return Ok(()) };
+    for name in String::from_utf8_lossy(&listed.stdout).split_terminator('\0') {
+        let (from, to) = (top.join(name), folder.join(name));
+        if let (true, Some(parent)) = (from.is_file(), to.parent()) {
+            fs::create_dir_all(parent)?;
+            fs::copy(from, to)?;
+        }
+    }
+    Ok(())
+}

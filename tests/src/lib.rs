@@ -50,6 +50,7 @@ pub mod leftovers;
 mod runner;
 mod scene;
 mod terminal;
+mod toolchain;
 mod tree;
 pub mod wait;
 

@@ -115,6 +115,10 @@ fn run_all(tests: &[&Test], asked: &Asked, attacker: &str) -> io::Result<ExitCod
     let ground = tempfile::Builder::new().prefix("sjail-tests.").tempdir()?;
     fs::set_permissions(ground.path(), fs::Permissions::from_mode(0o755))?;
     let binaries = Binaries::gather(&ground.path().join("bin"), attacker)?;
+    if tests.iter().any(|test| test.name.starts_with("work::")) {
+        crate::toolchain::share(&ground.path().join("rust"))?;
+        crate::binaries::copy_source(&ground.path().join("source"))?;
+    }
     let identities: Vec<Identity> = Identity::available()
         .into_iter()
         .filter(|identity| asked.identity.is_none_or(|wanted| wanted == *identity))
@@ -195,14 +199,20 @@ fn run_job(job: &Job<'_>, ground: &Path, binaries: &Binaries) -> io::Result<Outc
         .stdout(log.try_clone()?)
         .stderr(log)
         .current_dir("/");
-    if uid != Uid::effective() {
-        command.uid(uid.as_raw()).gid(gid.as_raw());
+    if Uid::effective().is_root() {
+        // The same plain surroundings for both, whatever the caller's own are.
+        let account = match job.identity {
+            Identity::User => "sjail-test",
+            Identity::Root => "root",
+        };
         command
             .env_clear()
             .env("PATH", PLAIN_PATH)
-            .env("USER", "sjail-test")
-            .env("LOGNAME", "sjail-test");
-        command.env("LANG", "C.UTF-8").env("TERM", "xterm");
+            .env("USER", account)
+            .env("LOGNAME", account)
+            .env("LANG", "C.UTF-8")
+            .env("TERM", "xterm");
+        command.uid(uid.as_raw()).gid(gid.as_raw());
     }
     let detach = || {
         // SAFETY: two system calls without memory arguments, between fork and exec.

@@ -1,7 +1,7 @@
 //! Where one test plays: a scratch folder with a home, a workspace and the programs.
 
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -73,6 +73,27 @@ impl Scene {
     /// The path of one of our programs: `sjail`, `sjail-broker`, `attacker`.
     pub fn program(&self, name: &str) -> PathBuf {
         self.binaries.path(name)
+    }
+
+    /// A home with a Rust toolchain in it, and the path that finds it: the one
+    /// the runner shared, or the caller's own. Nothing where there is none.
+    pub fn rust(&self) -> Option<(PathBuf, OsString)> {
+        let shared = self.binaries.folder().with_file_name("rust");
+        let home = match shared.join(".cargo/bin/cargo").exists() {
+            true => shared,
+            false if self.has("cargo") => PathBuf::from(env::var_os("HOME")?),
+            false => return None,
+        };
+        let mut path = OsString::from(home.join(".cargo/bin"));
+        path.push(":");
+        path.push(env::var_os("PATH")?);
+        Some((home, path))
+    }
+
+    /// The project's own sources, where the runner has copied them.
+    pub fn source(&self) -> Option<PathBuf> {
+        let source = self.binaries.folder().with_file_name("source");
+        source.join("Cargo.lock").exists().then_some(source)
     }
 
     /// Writes a file below the workspace, with the folders it needs.

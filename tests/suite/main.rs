@@ -3,8 +3,10 @@
 mod escape;
 mod kill;
 mod limits;
+mod misuse;
 mod run;
 mod terminal;
+mod work;
 
 use sjail_tests::Test;
 
@@ -16,6 +18,8 @@ fn standing() -> Vec<(&'static str, Vec<Test>)> {
 /// The suites whose part of sjail is still being built: run when named.
 fn waiting() -> Vec<(&'static str, Vec<Test>)> {
     vec![
+        ("misuse", misuse::suite()),
+        ("work", work::suite()),
         ("escape", escape::suite()),
         ("terminal", terminal::suite()),
         ("limits", limits::suite()),

@@ -1,0 +1,449 @@
+//! Odd callers and odd places: each ends in the right code, with a sentence where
+//! something is wrong.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use sjail_tests::{Identity, Output, Scene, Stop, Test, Verdict, tests};
+
+pub fn suite() -> Vec<Test> {
+    let mut tests = tests![
+        missing_program,
+        missing_program_by_path,
+        not_executable,
+        a_folder_as_program,
+        missing_interpreter,
+        no_command,
+        unknown_flag,
+        nonsense_values,
+        missing_workspace,
+        workspace_is_a_file,
+        unreadable_working_folder,
+        deleted_working_folder,
+        read_only_working_folder,
+        symlinked_workspace,
+        symlinked_working_folder,
+        names_with_newlines_and_invalid_utf_8,
+        closed_standard_input,
+        closed_standard_output,
+        all_three_closed,
+        few_descriptors,
+        little_memory_of_the_caller,
+        no_file_size,
+        few_processes,
+        nested,
+        no_home,
+        no_environment_at_all,
+        the_roots_of_everything_need_to_be_said_aloud,
+        missing_path_to_show,
+        umask_of_the_caller,
+    ];
+    tests.push(Test::new("working_folder_on_a_mount_below", mount_below).only(Identity::Root));
+    tests
+}
+
+/// It could not, and said so in a sentence that names this.
+fn refused<'a>(output: &'a Output, code: i32, named: &str) -> Verdict<&'a Output> {
+    output.exits(code)?.stderr_has(named)?;
+    if !output.stderr.starts_with("sjail") {
+        return Err(Stop::failed(format!(
+            "the sentence does not say who speaks, {output}"
+        )));
+    }
+    Ok(output)
+}
+
+fn missing_program(scene: &Scene) -> Verdict {
+    refused(
+        &scene.run(["--", "no-such-program"]).output()?,
+        127,
+        "no-such-program",
+    )?;
+    Ok(())
+}
+
+fn missing_program_by_path(scene: &Scene) -> Verdict {
+    refused(
+        &scene.run(["--", "./no-such-program"]).output()?,
+        127,
+        "no-such-program",
+    )?;
+    refused(
+        &scene.run(["--", "/no/such/program"]).output()?,
+        127,
+        "/no/such/program",
+    )?;
+    Ok(())
+}
+
+fn not_executable(scene: &Scene) -> Verdict {
+    scene.file("text", "just text\n")?;
+    refused(&scene.run(["--", "./text"]).output()?, 126, "text")?;
+    Ok(())
+}
+
+fn a_folder_as_program(scene: &Scene) -> Verdict {
+    fs::create_dir(scene.workspace().join("folder"))?;
+    refused(&scene.run(["--", "./folder"]).output()?, 126, "folder")?;
+    Ok(())
+}
+
+fn missing_interpreter(scene: &Scene) -> Verdict {
+    scene.script("script", "#!/no/such/interpreter\n")?;
+    let output = scene.run(["--", "./script"]).output()?;
+    refused(&output, 127, "/no/such/interpreter")
+        .or_else(|_| refused(&output, 126, "/no/such/interpreter"))?;
+    Ok(())
+}
+
+fn no_command(scene: &Scene) -> Verdict {
+    scene.run(["--"]).output()?.exits(125)?;
+    scene.run([] as [&str; 0]).output()?.exits(125)?;
+    Ok(())
+}
+
+fn unknown_flag(scene: &Scene) -> Verdict {
+    scene
+        .run(["--no-such-flag", "--", "true"])
+        .output()?
+        .exits(125)?
+        .stderr_has("--no-such-flag")?;
+    Ok(())
+}
+
+fn nonsense_values(scene: &Scene) -> Verdict {
+    for words in [
+        ["--memory", "lots"],
+        ["--timeout", "-1s"],
+        ["--pids", "0"],
+        ["--net", "some"],
+        ["--profile", "no-such-profile"],
+    ] {
+        scene
+            .run(words)
+            .args(["--", "true"])
+            .output()?
+            .exits(125)?
+            .stderr_has(words[1])?;
+    }
+    Ok(())
+}
+
+fn missing_workspace(scene: &Scene) -> Verdict {
+    refused(
+        &scene
+            .run(["--workspace", "/no/such/folder", "--", "true"])
+            .output()?,
+        125,
+        "/no/such/folder",
+    )?;
+    Ok(())
+}
+
+fn workspace_is_a_file(scene: &Scene) -> Verdict {
+    let file = scene.file("file", "")?.display().to_string();
+    refused(
+        &scene.run(["--workspace", &file, "--", "true"]).output()?,
+        125,
+        &file,
+    )?;
+    Ok(())
+}
+
+fn missing_path_to_show(scene: &Scene) -> Verdict {
+    refused(
+        &scene
+            .run(["--ro", "/no/such/path", "--", "true"])
+            .output()?,
+        125,
+        "/no/such/path",
+    )?;
+    Ok(())
+}
+
+/// Standing in a folder that may be neither listed nor entered any more. Root
+/// may; for a user it is a sentence or a run, never a hang or a wrong folder.
+fn unreadable_working_folder(scene: &Scene) -> Verdict {
+    let folder = scene.workspace().join("closed");
+    fs::create_dir(&folder)?;
+    let line = "chmod 000 . && exec \"$0\" run --no-broker -- pwd";
+    let output = scene
+        .host("sh")
+        .args(["-c", line])
+        .args([scene.program("sjail")])
+        .cwd(&folder)
+        .output()?;
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755))?;
+    match output.code() {
+        Some(0) => output.stdout_is(&format!("{}\n", folder.display()))?,
+        _ => refused(&output, 125, "closed")?,
+    };
+    Ok(())
+}
+
+fn deleted_working_folder(scene: &Scene) -> Verdict {
+    let folder = scene.workspace().join("deleted");
+    fs::create_dir(&folder)?;
+    let line = "rmdir \"$PWD\" && exec \"$0\" run --no-broker -- true";
+    let output = scene
+        .host("sh")
+        .args(["-c", line])
+        .args([scene.program("sjail")])
+        .cwd(&folder)
+        .output()?;
+    refused(&output, 125, "folder")?;
+    Ok(())
+}
+
+fn read_only_working_folder(scene: &Scene) -> Verdict {
+    let folder = scene.workspace().join("read-only");
+    fs::create_dir(&folder)?;
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o555))?;
+    scene
+        .run(["--", "pwd"])
+        .cwd(&folder)
+        .output()?
+        .succeeds()?
+        .stdout_has("read-only")?;
+    Ok(())
+}
+
+fn mount_below(scene: &Scene) -> Verdict {
+    let folder = scene.workspace().join("mounted");
+    fs::create_dir(&folder)?;
+    let line = "mount -t tmpfs none mounted && cd mounted && echo here >file && exec \"$0\" run --no-broker --workspace .. -- sh -c 'cat file; echo new >written; pwd'";
+    let output = scene
+        .host("unshare")
+        .args(["--mount", "sh", "-c", line])
+        .args([scene.program("sjail")])
+        .output()?;
+    output
+        .succeeds()?
+        .stdout_is(&format!("here\n{}\n", folder.display()))?;
+    Ok(())
+}
+
+fn symlinked_workspace(scene: &Scene) -> Verdict {
+    let link = scene.home().join("link");
+    symlink(scene.workspace(), &link)?;
+    let output = scene
+        .run([
+            "--workspace",
+            &link.display().to_string(),
+            "--",
+            "sh",
+            "-c",
+            "echo new >written",
+        ])
+        .output()?;
+    output.succeeds()?;
+    assert_eq!(scene.read("written")?, "new\n");
+    Ok(())
+}
+
+fn symlinked_working_folder(scene: &Scene) -> Verdict {
+    let link = scene.home().join("link");
+    symlink(scene.workspace(), &link)?;
+    scene
+        .run(["--", "sh", "-c", "echo new >written"])
+        .cwd(&link)
+        .env("PWD", &link)
+        .output()?
+        .succeeds()?;
+    assert_eq!(scene.read("written")?, "new\n");
+    Ok(())
+}
+
+fn names_with_newlines_and_invalid_utf_8(scene: &Scene) -> Verdict {
+    let folder = scene
+        .workspace()
+        .join(OsStr::from_bytes(b"new\nline \\040 and \xff"));
+    fs::create_dir(&folder)?;
+    let name = OsStr::from_bytes(b"odd\n\xfe name");
+    fs::write(folder.join(name), "found\n")?;
+    scene
+        .run(["--", "cat"])
+        .args([name])
+        .cwd(&folder)
+        .output()?
+        .succeeds()?
+        .stdout_is("found\n")?;
+    let script = folder.join(OsStr::from_bytes(b"run\n\xfe"));
+    fs::write(&script, "#!/bin/sh\necho ran\n")?;
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+    scene
+        .run(["--"])
+        .args([&script])
+        .cwd(&folder)
+        .output()?
+        .succeeds()?
+        .stdout_is("ran\n")?;
+    Ok(())
+}
+
+fn with_redirects(scene: &Scene, redirects: &str, command: &str) -> Verdict<Output> {
+    let line =
+        format!("\"$0\" run --no-broker -- sh -c '{command}' {redirects}; echo code $? >code");
+    let output = scene
+        .host("sh")
+        .args(["-c", &line])
+        .args([scene.program("sjail")])
+        .output()?;
+    output.succeeds()?;
+    Ok(output)
+}
+
+fn closed_standard_input(scene: &Scene) -> Verdict {
+    with_redirects(scene, "<&-", "cat; echo ran >ran")?;
+    assert_eq!(scene.read("ran")?, "ran\n");
+    Ok(())
+}
+
+fn closed_standard_output(scene: &Scene) -> Verdict {
+    with_redirects(scene, ">&-", "echo ran >ran")?;
+    assert_eq!(
+        (scene.read("ran")?, scene.read("code")?),
+        ("ran\n".into(), "code 0\n".into())
+    );
+    Ok(())
+}
+
+/// With 0, 1 and 2 closed, whatever sjail opens first gets those numbers: none
+/// of it may be handed to the command.
+fn all_three_closed(scene: &Scene) -> Verdict {
+    scene.script(
+        "look",
+        "#!/bin/sh\nls -l /proc/self/fd >fds 2>&1\necho ran >ran\n",
+    )?;
+    with_redirects(scene, "<&- >&- 2>&-", "./look")?;
+    assert_eq!(
+        (scene.read("ran")?, scene.read("code")?),
+        ("ran\n".into(), "code 0\n".into())
+    );
+    let open = scene.read("fds")?;
+    for odd in [
+        "socket:",
+        "pipe:",
+        "pidfd",
+        "memfd",
+        "eventfd",
+        "signalfd",
+        "mountinfo",
+    ] {
+        assert!(!open.contains(odd), "{open}");
+    }
+    Ok(())
+}
+
+/// Either it runs or it says what it lacks; under a caller's limit both are right.
+fn limited(scene: &Scene, limit: &str) -> Verdict {
+    let line = format!("{limit}; exec \"$0\" run --no-broker -- /bin/echo ran");
+    let output = scene
+        .host("bash")
+        .args(["-c", &line])
+        .args([scene.program("sjail")])
+        .output()?;
+    match output.code() {
+        Some(0) => output.stdout_is("ran\n")?,
+        _ => refused(&output, 125, "")?,
+    };
+    Ok(())
+}
+
+fn few_descriptors(scene: &Scene) -> Verdict {
+    limited(scene, "ulimit -n 64")?;
+    limited(scene, "ulimit -n 8")
+}
+
+fn little_memory_of_the_caller(scene: &Scene) -> Verdict {
+    limited(scene, "ulimit -v 200000")?;
+    limited(scene, "ulimit -d 20000")?;
+    limited(scene, "ulimit -s 256")
+}
+
+fn no_file_size(scene: &Scene) -> Verdict {
+    limited(scene, "ulimit -f 0")
+}
+
+fn few_processes(scene: &Scene) -> Verdict {
+    limited(scene, "ulimit -u 1")
+}
+
+/// Inside the jail no further one can be made: said in a sentence, not in a crash.
+fn nested(scene: &Scene) -> Verdict {
+    fs::copy(scene.program("sjail"), scene.workspace().join("sjail"))?;
+    let output = scene
+        .run(["--", "./sjail", "run", "--no-broker", "--", "true"])
+        .output()?;
+    output.exits(125)?.stderr_has("namespace")?;
+    Ok(())
+}
+
+fn no_home(scene: &Scene) -> Verdict {
+    let output = scene
+        .run(["--", "echo", "ran"])
+        .without_env("HOME")
+        .output()?;
+    match output.code() {
+        Some(0) => output.stdout_is("ran\n")?,
+        _ => refused(&output, 125, "HOME")?,
+    };
+    Ok(())
+}
+
+fn no_environment_at_all(scene: &Scene) -> Verdict {
+    let line = "exec env -i \"$0\" run --no-broker -- /bin/echo ran";
+    let output = scene
+        .host("sh")
+        .args(["-c", line])
+        .args([scene.program("sjail")])
+        .output()?;
+    match output.code() {
+        Some(0) => output.stdout_is("ran\n")?,
+        _ => refused(&output, 125, "HOME")?,
+    };
+    Ok(())
+}
+
+/// `/`, the home and what is above it are no workspaces by accident.
+fn the_roots_of_everything_need_to_be_said_aloud(scene: &Scene) -> Verdict {
+    for folder in [scene.home(), scene.scratch().to_path_buf(), "/".into()] {
+        refused(
+            &scene.run(["--", "true"]).cwd(&folder).output()?,
+            125,
+            "--workspace",
+        )?;
+    }
+    scene
+        .run([
+            "--workspace",
+            &scene.home().display().to_string(),
+            "--",
+            "true",
+        ])
+        .cwd(scene.home())
+        .output()?
+        .succeeds()?;
+    Ok(())
+}
+
+fn umask_of_the_caller(scene: &Scene) -> Verdict {
+    let line = "umask 077; exec \"$0\" run --no-broker -- sh -c 'umask; echo new >closed'";
+    scene
+        .host("sh")
+        .args(["-c", line])
+        .args([scene.program("sjail")])
+        .output()?
+        .succeeds()?
+        .stdout_is("0077\n")?;
+    assert_eq!(
+        fs::metadata(scene.workspace().join("closed"))?
+            .permissions()
+            .mode()
+            & 0o777,
+        0o600
+    );
+    Ok(())
+}
