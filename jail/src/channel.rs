@@ -99,7 +99,12 @@ impl Outside {
     /// Waits for the next message; `None` when pid 1 has closed its end, that is, ended.
     pub fn receive(&self) -> nix::Result<Option<(FromJail, Option<OwnedFd>)>> {
         let mut bytes = [0; SIZE];
-        let (length, descriptor) = socket::receive(self.0.as_fd(), &mut bytes)?;
+        let (length, descriptor) = match socket::receive(self.0.as_fd(), &mut bytes) {
+            // Pid 1 ended without reading all we said. That is told once, before its own
+            // last words: the next look finds those, or the end.
+            Err(Errno::ECONNRESET) => socket::receive(self.0.as_fd(), &mut bytes)?,
+            received => received?,
+        };
         if length == 0 {
             return Ok(None);
         }
@@ -230,6 +235,17 @@ mod tests {
         let (message, descriptor) = outside.receive().unwrap().unwrap();
         assert_eq!(message, FromJail::Ready);
         assert!(descriptor.is_some());
+    }
+
+    #[test]
+    fn last_words_arrive_although_the_speaker_did_not_listen() {
+        let (outside, inside) = pair().unwrap();
+        outside.send(ToJail::Go).unwrap();
+        inside.send(&FromJail::Ready, None).unwrap();
+        drop(inside);
+        let (message, _) = outside.receive().unwrap().unwrap();
+        assert_eq!(message, FromJail::Ready);
+        assert!(outside.receive().unwrap().is_none());
     }
 
     #[test]

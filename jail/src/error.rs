@@ -1,17 +1,173 @@
 //! Everything that can go wrong outside the command: one enum, one sentence each that
 //! says what was being done, why it failed and what to do.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
+
 use nix::errno::Errno;
 
 use crate::exit::Exit;
-use crate::step::Failure;
+use crate::step::{Failure, Step};
 
 /// A failed act of sjail's own.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The engine is not linked in.
-    #[error("the jail cannot be started yet")]
-    Unready,
+    /// Signal actions could not be set.
+    #[error("resetting the signal actions failed: {0}")]
+    Signals(Errno),
+    /// New namespaces were refused.
+    #[error("{}", namespaces_refused(*.0))]
+    Clone(Errno),
+    /// A handle on pid 1 could not be had.
+    #[error("opening {name} of the jail's first process failed: {errno}; is /proc mounted?")]
+    Handle {
+        /// What was to be opened.
+        name: &'static str,
+        /// Why it failed.
+        errno: Errno,
+    },
+    /// The kernel gave a namespace that is our own.
+    #[error("the jail's {name} namespace is the same as outside; nothing was run")]
+    SharedNamespace {
+        /// Which one.
+        name: &'static str,
+    },
+    /// The working folder is gone or out of reach.
+    #[error(
+        "the working folder cannot be found ({errno}): it was deleted, or a folder above it is closed to you; cd to another one"
+    )]
+    Cwd {
+        /// Why not.
+        errno: Errno,
+    },
+    /// The named workspace is no folder.
+    #[error("the workspace {} cannot be used: {error}", path.display())]
+    Workspace {
+        /// As it was named.
+        path: PathBuf,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// The workspace would be the whole home or more.
+    #[error("the workspace would be {}, which holds your whole home: cd into a project, or say it aloud with --workspace {}", path.display(), path.display())]
+    WorkspaceTooWide {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// No profile of that name.
+    #[error("there is no profile `{name}`; there are {}", profiles())]
+    NoProfile {
+        /// As it was typed.
+        name: String,
+    },
+    /// A `--bind` that cannot be read.
+    #[error("--bind {}: write SOURCE:DESTINATION:ro or SOURCE:DESTINATION:rw, the destination absolute", text.display())]
+    BadBind {
+        /// As it was typed.
+        text: OsString,
+    },
+    /// A path of the host could not be looked at.
+    #[error("{} cannot be shown in the jail: {error}", path.display())]
+    Look {
+        /// Which path.
+        path: PathBuf,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// A device that every jail has is missing outside.
+    #[error("{} is missing; is this a container without devices?", path.display())]
+    NoDevice {
+        /// Which device.
+        path: PathBuf,
+    },
+    /// A granted path is a way to the host.
+    #[error("{} cannot be given to a jail: {} is a way to the host (kernel, devices, services, sockets)", path.display(), real.display())]
+    BlockedSource {
+        /// As it was named.
+        path: PathBuf,
+        /// What it leads to.
+        real: PathBuf,
+    },
+    /// A destination that the jail fills itself.
+    #[error("nothing can be put at {} in a jail: that place is the jail's own", path.display())]
+    BlockedPlace {
+        /// The destination.
+        path: PathBuf,
+    },
+    /// A path that is relative or goes up.
+    #[error("{} must be an absolute path without `..`", path.display())]
+    BadPath {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A destination behind a link.
+    #[error("{} is a symbolic link in the jail, so nothing can be put below it: name what it leads to", path.display())]
+    BehindLink {
+        /// The link.
+        path: PathBuf,
+    },
+    /// A destination inside something granted does not exist there.
+    #[error("{} does not exist, and making it would leave a stub on the host: make it first, or choose another destination", path.display())]
+    PlaceMissing {
+        /// The destination.
+        path: PathBuf,
+    },
+    /// A folder cannot be put on a file, nor a file on a folder.
+    #[error("{} is a folder where a file is to be put, or a file where a folder is", path.display())]
+    PlaceKind {
+        /// The destination.
+        path: PathBuf,
+    },
+    /// The sandbox's own cache folder cannot be used.
+    #[error("the sandbox's cache folder {} cannot be used: {error}", path.display())]
+    Cache {
+        /// Which folder.
+        path: PathBuf,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// A NUL byte in a path, an argument or the environment.
+    #[error("a path, an argument or a variable contains a NUL byte, which no program can be given")]
+    NulByte,
+    /// Nothing to run.
+    #[error("there is no command to run: sjail run [options] -- PROGRAM ARG…")]
+    NoCommand,
+    /// No such program in the jail.
+    #[error("{}: not found in the jail. Programs are looked for in the jail's own PATH; --ro FOLDER shows one that is elsewhere", program.display())]
+    NotFound {
+        /// As it was typed.
+        program: OsString,
+    },
+    /// There, but not to be executed.
+    #[error("{} cannot be executed: {errno}", program.display())]
+    NotExecutable {
+        /// As it was typed.
+        program: OsString,
+        /// Why not.
+        errno: Errno,
+    },
+    /// A script whose interpreter is missing.
+    #[error("{} needs {}, which the jail does not have", script.display(), interpreter.display())]
+    NoInterpreter {
+        /// The script.
+        script: PathBuf,
+        /// What its first line names.
+        interpreter: OsString,
+    },
+    /// The working folder is not in the jail.
+    #[error("the working folder {} is not shown in the jail: go to the workspace, or name it with --workspace, --rw or --ro", path.display())]
+    CwdInvisible {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Landlock cannot be had.
+    #[error("{0}; or --allow-degraded, which goes on without it")]
+    Landlock(#[from] crate::landlock::Unavailable),
+    /// Filtered networking has no relay yet.
+    #[error(
+        "--net filtered needs the network relay, which this build does not have: use --net none or --net host"
+    )]
+    NoRelay,
     /// The channel to pid 1 broke.
     #[error("talking to the jail's first process failed: {0}")]
     Channel(Errno),
@@ -27,6 +183,14 @@ pub enum Error {
     /// A step of the set-up failed inside.
     #[error("setting up the jail failed: {0:?}")]
     SetUp(Failure),
+    /// The same in words.
+    #[error("{sentence}")]
+    Step {
+        /// The words.
+        sentence: String,
+        /// The failure itself.
+        failure: Failure,
+    },
     /// Pid 1 ended without saying how the command ended.
     #[error(
         "the jail's first process died before the command ended; was it killed from outside, or is memory short?"
@@ -38,13 +202,51 @@ impl Error {
     /// The exit status that goes with the error.
     pub fn exit(&self) -> Exit {
         match self {
-            Error::Unready
-            | Error::Channel(_)
-            | Error::Group(_)
-            | Error::Wait(_)
-            | Error::Terminal(_)
-            | Error::SetUp(_)
-            | Error::JailDied => Exit::Failed,
+            Error::NotFound { .. } | Error::NoInterpreter { .. } => Exit::NotFound,
+            Error::NotExecutable { .. } => Exit::NotExecutable,
+            Error::SetUp(failure) | Error::Step { failure, .. } => {
+                match (failure.step, Errno::from_raw(failure.errno)) {
+                    (Step::OpenProgram | Step::Exec, Errno::ENOENT) => Exit::NotFound,
+                    (Step::OpenProgram | Step::Exec | Step::ProgramChanged, _) => {
+                        Exit::NotExecutable
+                    }
+                    _ => Exit::Failed,
+                }
+            }
+            _ => Exit::Failed,
         }
     }
+}
+
+fn namespaces_refused(errno: Errno) -> String {
+    let (why, fix) = match errno {
+        Errno::EPERM => (
+            "unprivileged user namespaces are switched off, or this is inside a jail or container that forbids them",
+            "sysctl kernel.unprivileged_userns_clone=1 (as root)",
+        ),
+        Errno::ENOSPC => (
+            "the limit of user namespaces is reached",
+            "sysctl user.max_user_namespaces=15000 (as root)",
+        ),
+        Errno::EACCES => (
+            "AppArmor refuses user namespaces to this program",
+            "`sjail doctor` prints the AppArmor profile that allows them",
+        ),
+        Errno::ENOSYS => (
+            "this kernel has no clone3, or a filter hides it (a container, or another jail)",
+            "Linux 5.12 or newer is needed, outside of other sandboxes",
+        ),
+        other => (other.desc(), "`sjail doctor` looks at each layer"),
+    };
+    format!(
+        "creating the jail's namespaces failed ({errno}): {why}. The way out: {fix}; or --allow-degraded, which goes on with less"
+    )
+}
+
+fn profiles() -> String {
+    let names: Vec<&str> = sjail_policy::profile::Profile::all()
+        .iter()
+        .map(|profile| profile.name)
+        .collect();
+    names.join(", ")
 }

@@ -5,15 +5,25 @@
 //! few words between the two.
 #![allow(dead_code)]
 
+mod caller;
 mod channel;
+mod child;
 mod cleanup;
+mod cli;
 mod error;
+mod exec;
 mod exit;
+mod init;
+mod landlock;
 mod layout;
 mod limits;
+mod mounts;
 mod outcome;
 mod output;
 mod result;
+mod run;
+mod seccomp;
+mod sentence;
 mod signals;
 mod spawn;
 mod stdio;
@@ -21,5 +31,47 @@ mod step;
 mod supervise;
 mod sys;
 mod terminal;
+mod verify;
+mod workspace;
 
-fn main() {}
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use exit::Exit;
+
+fn main() -> ExitCode {
+    if let Err(errno) = sys::file::reserve_standard() {
+        eprintln!(
+            "sjail: /dev/null cannot be opened ({errno}); is this a container without devices?"
+        );
+        return ExitCode::from(Exit::Failed.code());
+    }
+    let mut words = std::env::args_os().skip(1);
+    match words.next() {
+        Some(word) if word == "run" => run(words.collect()),
+        _ => {
+            eprintln!("usage: sjail run [OPTIONS] -- PROGRAM [ARG]...");
+            ExitCode::from(Exit::Failed.code())
+        }
+    }
+}
+
+fn run(words: Vec<OsString>) -> ExitCode {
+    let args = match cli::RunArgs::read(words) {
+        Ok(args) => args,
+        Err(error) => {
+            let _ = error.print();
+            return match error.use_stderr() {
+                true => ExitCode::from(Exit::Failed.code()),
+                false => ExitCode::SUCCESS,
+            };
+        }
+    };
+    match run::run(&args) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("sjail: {error}");
+            ExitCode::from(error.exit().code())
+        }
+    }
+}

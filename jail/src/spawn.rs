@@ -2,11 +2,18 @@
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
+use nix::fcntl::{OFlag, open};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal};
+use nix::sys::stat::{Mode, stat};
 use nix::unistd::Pid;
 
-use crate::channel::{Outside, ToJail};
+use crate::channel::{self, Outside, ToJail};
+use crate::child::{self, Child};
 use crate::error::Error;
-use crate::layout::Layout;
+use crate::layout::{Layout, NetworkSpace};
+use crate::sys;
+use crate::sys::clone::{Side, Stack, into_namespaces};
+use crate::sys::file::FileId;
 
 /// A jail whose pid 1 is building it. It builds its mounts at once and waits for
 /// [`Jail::go`] before it closes the door behind itself.
@@ -84,6 +91,79 @@ pub fn spawn(
     streams: &Streams,
     group: Option<BorrowedFd<'_>>,
 ) -> Result<Jail, Error> {
-    let _ = (layout, streams, group);
-    Err(Error::Unready)
+    let (outside, inside) = channel::pair().map_err(Error::Channel)?;
+    let mut stack = Stack::new();
+    let child = Child {
+        layout,
+        streams,
+        channel: &inside,
+    };
+    default_child_signal()?;
+    match into_namespaces(namespaces(layout.network), group).map_err(Error::Clone)? {
+        Side::Child => child::run(&child, &mut stack),
+        Side::Parent { pid, pidfd } => {
+            drop(inside);
+            let jail = Jail {
+                pid,
+                pidfd,
+                channel: outside,
+                userns: handle(pid, "ns/user")?,
+                mntns: handle(pid, "ns/mnt")?,
+                mountinfo: handle(pid, "mountinfo")?,
+            };
+            all_differ(pid, layout.network)?;
+            Ok(jail)
+        }
+    }
+}
+
+/// The namespaces of every jail. The cgroup namespace comes later: made here it would be
+/// rooted where the supervisor is, not in the limits group.
+fn namespaces(network: NetworkSpace) -> u64 {
+    let always = libc::CLONE_NEWUSER
+        | libc::CLONE_NEWNS
+        | libc::CLONE_NEWPID
+        | libc::CLONE_NEWIPC
+        | libc::CLONE_NEWUTS;
+    let flags = match network {
+        NetworkSpace::Own => always | libc::CLONE_NEWNET,
+        NetworkSpace::Host => always,
+    };
+    flags as u32 as u64
+}
+
+/// A caller that ignores SIGCHLD would have the kernel reap pid 1 behind our back.
+fn default_child_signal() -> Result<(), Error> {
+    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    sys::process::set_action(Signal::SIGCHLD, &default).map_err(Error::Signals)
+}
+
+fn handle(pid: Pid, name: &'static str) -> Result<OwnedFd, Error> {
+    let path = format!("/proc/{pid}/{name}");
+    open(
+        path.as_str(),
+        OFlag::O_RDONLY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )
+    .map_err(|errno| Error::Handle { name, errno })
+}
+
+/// Claims only what is so: each namespace of the jail is another than ours. (The cgroup
+/// namespace is the child's own affair, see [`crate::verify`].)
+fn all_differ(pid: Pid, network: NetworkSpace) -> Result<(), Error> {
+    let names: &[&'static str] = match network {
+        NetworkSpace::Own => &["user", "mnt", "pid", "ipc", "uts", "net"],
+        NetworkSpace::Host => &["user", "mnt", "pid", "ipc", "uts"],
+    };
+    for name in names {
+        let id = |whose: &str| {
+            stat(format!("/proc/{whose}/ns/{name}").as_str())
+                .map(|stat| FileId::from(&stat))
+                .map_err(|errno| Error::Handle { name, errno })
+        };
+        if id(&pid.to_string())? == id("self")? {
+            return Err(Error::SharedNamespace { name });
+        }
+    }
+    Ok(())
 }

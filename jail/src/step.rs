@@ -25,7 +25,13 @@ pub enum Step {
     MountAttributes,
     /// The tmpfs that becomes `/`.
     Root,
-    /// Make a folder, file or link on the new root.
+    /// Make a folder on the new root.
+    Folder,
+    /// Make a file on the new root.
+    File,
+    /// Make a symbolic link on the new root.
+    Link,
+    /// Open the place where something is to be mounted.
     Destination,
     /// Attach a mount at its destination.
     Attach,
@@ -87,7 +93,7 @@ pub enum Step {
 
 impl Step {
     /// Every step, in order; also the way back from the number on the wire.
-    pub const ALL: [Step; 38] = [
+    pub const ALL: [Step; 41] = [
         Step::ParentDeath,
         Step::IdMap,
         Step::Loopback,
@@ -97,6 +103,9 @@ impl Step {
         Step::CloneMount,
         Step::MountAttributes,
         Step::Root,
+        Step::Folder,
+        Step::File,
+        Step::Link,
         Step::Destination,
         Step::Attach,
         Step::Proc,
@@ -147,6 +156,28 @@ pub struct Failure {
     pub errno: i32,
     /// Which one of several: an index into the layout's list, or 0.
     pub item: u32,
+}
+
+/// Says at which step a call failed.
+pub trait At<T> {
+    /// A failure of this step becomes a [`Failure`].
+    fn at(self, step: Step) -> Result<T, Failure>;
+    /// The same for one of several items.
+    fn at_item(self, step: Step, item: usize) -> Result<T, Failure>;
+}
+
+impl<T> At<T> for nix::Result<T> {
+    fn at(self, step: Step) -> Result<T, Failure> {
+        self.at_item(step, 0)
+    }
+
+    fn at_item(self, step: Step, item: usize) -> Result<T, Failure> {
+        self.map_err(|errno| Failure {
+            step,
+            errno: errno as i32,
+            item: item as u32,
+        })
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,14 @@
 //! descriptors; none of them allocates, so the jail's side may call them between
 //! `clone3` and `execve`.
 
+pub mod capability;
+pub mod clone;
+pub mod file;
+pub mod landlock;
+pub mod mount;
+pub mod net;
 pub mod pidfd;
+pub mod process;
 pub mod random;
 pub mod signal;
 pub mod socket;

@@ -1,0 +1,73 @@
+//! Turns the commented data in `seccomp/` into Rust tables: reading TOML at start-up
+//! would cost more than the rest of the set-up.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::{env, fs};
+
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Syscalls {
+    allow: Vec<Group>,
+    check: Vec<Group>,
+    refuse: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Group {
+    reason: String,
+    names: Vec<String>,
+    only: Option<String>,
+    rule: Option<String>,
+    errno: Option<String>,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let source = "seccomp/syscalls.toml";
+    println!("cargo::rerun-if-changed={source}");
+    println!("cargo::rerun-if-changed=build.rs");
+    let syscalls: Syscalls = toml::from_str(&fs::read_to_string(source)?)?;
+
+    let mut seen = std::collections::BTreeSet::new();
+    let mut rust = String::from(
+        "/// Every call that the filter knows, with its verdict and the reason for it.\n",
+    );
+    rust.push_str("pub const TABLE: &[Entry] = &[\n");
+    for (groups, kind) in [
+        (&syscalls.allow, "allow"),
+        (&syscalls.check, "check"),
+        (&syscalls.refuse, "refuse"),
+    ] {
+        for group in groups {
+            let verdict = match (kind, &group.rule, &group.errno) {
+                ("allow", None, None) => "Verdict::Allow".to_owned(),
+                ("check", Some(rule), None) => format!("Verdict::Check(Rule::{rule})"),
+                ("refuse", None, Some(errno)) => {
+                    format!("Verdict::Refuse(libc::{errno} as u16)")
+                }
+                _ => return Err(format!("{source}: {kind} {:?} mixes keys", group.names).into()),
+            };
+            for name in &group.names {
+                if !seen.insert(name) {
+                    return Err(format!("{source}: {name} stands there twice").into());
+                }
+                if let Some(only) = &group.only {
+                    writeln!(rust, "    #[cfg(target_arch = {only:?})]")?;
+                }
+                writeln!(
+                    rust,
+                    "    Entry {{ name: {name:?}, number: libc::SYS_{name}, verdict: {verdict}, reason: {:?} }},",
+                    group.reason
+                )?;
+            }
+        }
+    }
+    rust.push_str("];\n");
+    let target = env::var("OUT_DIR")?;
+    fs::write(Path::new(&target).join("syscalls.rs"), rust)?;
+    Ok(())
+}

@@ -1,0 +1,190 @@
+//! Who calls: ids from the kernel, names from the password file, and sjail's own folders.
+//!
+//! The binary is static, so there is no NSS; a user that only a directory service knows
+//! has the name from `USER`, which is for showing only.
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use nix::unistd::{getegid, geteuid};
+use sha2::{Digest, Sha256};
+
+use crate::error::Error;
+
+/// A user of this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    /// The login name.
+    pub name: String,
+    /// The user id.
+    pub uid: u32,
+    /// The main group.
+    pub gid: u32,
+    /// The home folder.
+    pub home: PathBuf,
+    /// The login shell.
+    pub shell: String,
+}
+
+impl Account {
+    /// The account that this process runs under.
+    pub fn own() -> Account {
+        let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
+        let listed = find(|account| account.uid == uid);
+        let home = std::env::var_os("HOME")
+            .map(PathBuf::from)
+            .filter(|home| home.is_absolute());
+        match listed {
+            Some(account) => Account {
+                gid,
+                home: home.unwrap_or_else(|| account.home.clone()),
+                ..account
+            },
+            None => Account {
+                name: std::env::var("USER")
+                    .ok()
+                    .filter(|name| is_name(name))
+                    .unwrap_or_else(|| format!("u{uid}")),
+                uid,
+                gid,
+                home: home.unwrap_or_else(|| PathBuf::from("/")),
+                shell: "/bin/sh".to_owned(),
+            },
+        }
+    }
+
+    /// The account of this name, for `--user`.
+    pub fn named(name: &str) -> Option<Account> {
+        find(|account| account.name == name)
+    }
+
+    /// The name of its main group.
+    pub fn group_name(&self) -> String {
+        let groups = fs::read_to_string("/etc/group").unwrap_or_default();
+        groups
+            .lines()
+            .find_map(|line| {
+                let mut fields = line.split(':');
+                let name = fields.next().filter(|name| is_name(name))?;
+                let gid: u32 = fields.nth(1)?.parse().ok()?;
+                (gid == self.gid).then(|| name.to_owned())
+            })
+            .unwrap_or_else(|| format!("g{}", self.gid))
+    }
+}
+
+fn find(wanted: impl Fn(&Account) -> bool) -> Option<Account> {
+    let users = fs::read_to_string("/etc/passwd").ok()?;
+    users.lines().filter_map(account).find(wanted)
+}
+
+fn account(line: &str) -> Option<Account> {
+    let fields: Vec<&str> = line.split(':').collect();
+    let [name, _, uid, gid, _, home, shell] = fields.as_slice() else {
+        return None;
+    };
+    Some(Account {
+        name: Some(*name).filter(|name| is_name(name))?.to_owned(),
+        uid: uid.parse().ok()?,
+        gid: gid.parse().ok()?,
+        home: PathBuf::from(home),
+        shell: (*shell).to_owned(),
+    })
+}
+
+/// A name that can stand in a password file.
+fn is_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= 256
+        && name
+            .chars()
+            .all(|c| !c.is_control() && !c.is_whitespace() && c != ':' && c != '/')
+}
+
+/// sjail's own folders below `$XDG_STATE_HOME`.
+#[derive(Debug, Clone)]
+pub struct State(PathBuf);
+
+impl State {
+    /// `$XDG_STATE_HOME/sjail`, by default `~/.local/state/sjail`.
+    pub fn of(account: &Account) -> State {
+        let base = std::env::var_os("XDG_STATE_HOME")
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+            .unwrap_or_else(|| account.home.join(".local/state"));
+        State(base.join("sjail"))
+    }
+
+    /// The folder itself.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The cache folder of the sandbox that belongs to a workspace; made if need be, and
+    /// refused if anybody else could have prepared it.
+    pub fn cache(&self, workspace: &Path) -> Result<PathBuf, Error> {
+        let sandbox = self.sandbox(workspace);
+        let cache = sandbox.join("cache");
+        let failed = |error| Error::Cache {
+            path: cache.clone(),
+            error,
+        };
+        let meta = match fs::symlink_metadata(&cache) {
+            Ok(meta) => meta,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                DirBuilder::new()
+                    .recursive(true)
+                    .mode(0o700)
+                    .create(&cache)
+                    .map_err(failed)?;
+                // So that a person can tell the sandboxes apart.
+                let name = workspace.as_os_str().as_encoded_bytes();
+                fs::write(sandbox.join("workspace"), name).map_err(failed)?;
+                fs::symlink_metadata(&cache).map_err(failed)?
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        if !meta.is_dir() || meta.uid() != geteuid().as_raw() || meta.mode() & 0o077 != 0 {
+            return Err(failed(std::io::Error::other(
+                "it must be a folder of yours, closed to others (mode 0700)",
+            )));
+        }
+        Ok(cache)
+    }
+
+    /// Everything that is kept for a workspace.
+    pub fn sandbox(&self, workspace: &Path) -> PathBuf {
+        let hash = Sha256::digest(workspace.as_os_str().as_encoded_bytes());
+        let id: String = hash
+            .iter()
+            .take(8)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        self.0.join("sandboxes").join(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_password_file() {
+        let read = account("ann:x:1000:1001:Ann,,,:/home/ann:/bin/bash").unwrap();
+        assert_eq!((read.uid, read.gid), (1000, 1001));
+        assert_eq!(read.home, Path::new("/home/ann"));
+        assert!(account("ann:x:1000").is_none());
+        assert!(account("a b:x:1:1::/:/bin/sh").is_none());
+    }
+
+    #[test]
+    fn each_workspace_has_its_own_sandbox() {
+        let state = State(PathBuf::from("/s"));
+        assert_ne!(
+            state.sandbox(Path::new("/a")),
+            state.sandbox(Path::new("/b"))
+        );
+    }
+}

@@ -1,0 +1,237 @@
+//! Pid 1 of the jail, from `clone3` to the moment the command runs.
+//!
+//! An ordered list of acts. Nothing here allocates, locks or prints; what can fail
+//! fails with a [`Step`] that the supervisor puts into words.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, setpgid, setsid, write};
+
+use crate::channel::{FromJail, Inside, ToJail};
+use crate::exec;
+use crate::init;
+use crate::landlock;
+use crate::layout::{Layout, NetworkSpace};
+use crate::mounts;
+use crate::seccomp;
+use crate::spawn::{End, Start, Streams};
+use crate::step::{At, Failure, Step};
+use crate::sys::clone::{Stack, borrowing_memory};
+use crate::sys::file::{self, FileId};
+use crate::sys::{capability, net, process, tty};
+use crate::verify;
+
+/// What pid 1 works with; made before the clone.
+#[derive(Debug)]
+pub struct Child<'a> {
+    /// The prepared jail.
+    pub layout: &'a Layout,
+    /// The command's standard streams.
+    pub streams: &'a Streams,
+    /// Pid 1's end of the channel.
+    pub channel: &'a Inside,
+}
+
+/// Builds the jail, starts the command in it and stays as its first process.
+pub fn run(child: &Child<'_>, stack: &mut Stack) -> ! {
+    let status = match child.build(stack) {
+        Ok(command) => init::run(child.channel, &command),
+        Err(failure) => {
+            // Nobody to tell when even this fails: the supervisor sees the end.
+            let _ = child.channel.send(&FromJail::Failed(failure), None);
+            i32::from(crate::exit::Exit::Failed.code())
+        }
+    };
+    process::exit_now(status)
+}
+
+impl Child<'_> {
+    fn build(&self, stack: &mut Stack) -> Result<init::Command, Failure> {
+        let layout = self.layout;
+        process::die_with_parent().at(Step::ParentDeath)?;
+        init::block_signals().at(Step::ParentDeath)?;
+        self.keep_descriptors().at(Step::Descriptors)?;
+        setsid().at(Step::ParentDeath)?;
+
+        map_ids(layout).at(Step::IdMap)?;
+        if layout.network == NetworkSpace::Own {
+            net::loopback_up().at(Step::Loopback)?;
+        }
+        let outside = mounts::enter(&layout.root)?;
+        enter_working_folder(layout)?;
+        let pty = self.open_pty().at(Step::Terminal)?;
+
+        // The supervisor has its handles on us and the limits are in place.
+        match self.channel.receive().at(Step::Go)? {
+            Some(ToJail::Go) => {}
+            Some(_) => return Err(Errno::EPROTO).at(Step::Go),
+            None => process::exit_now(1),
+        }
+        let group = verify::cgroup_namespace().at(Step::VerifyNamespace)?;
+        process::new_cgroup_namespace().at(Step::CgroupNamespace)?;
+        process::set_host_name(&layout.host_name).at(Step::HostName)?;
+        layout.limits.apply().at(Step::Limits)?;
+
+        capability::drop_all().at(Step::Capabilities)?;
+        process::no_new_privileges().at(Step::NoNewPrivileges)?;
+        process::undumpable().at(Step::Undumpable)?;
+        landlock::enforce(&layout.rules)?;
+        seccomp::load().at(Step::Seccomp)?;
+
+        verify::all(layout, &outside, group)?;
+        drop(outside);
+
+        let program = exec::open(&layout.program)?;
+        let master = pty.as_ref().map(|pty| pty.master.as_fd());
+        self.channel.send(&FromJail::Ready, master).at(Step::Go)?;
+        self.start(stack, &program, pty)
+    }
+
+    /// Closes everything but the standard streams, the pipes for the command and
+    /// the channel: pid 1 never executes, so close-on-exec does nothing.
+    fn keep_descriptors(&self) -> nix::Result<()> {
+        let mut keep = [2; 4];
+        for (slot, end) in keep.iter_mut().zip(&self.streams.ends) {
+            if let End::Pipe(pipe) = end {
+                *slot = pipe.as_raw_fd();
+            }
+        }
+        keep[3] = self.channel.as_fd().as_raw_fd();
+        keep.sort_unstable();
+        let mut next = 3;
+        for number in keep {
+            if number as u32 >= next {
+                file::close_range(next, number as u32 - 1)?;
+                next = number as u32 + 1;
+            }
+        }
+        file::close_range(next, u32::MAX)
+    }
+
+    fn open_pty(&self) -> nix::Result<Option<Pty>> {
+        if !self.streams.ends.iter().any(|end| matches!(end, End::Pty)) {
+            return Ok(None);
+        }
+        let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+        let master = open(c"/dev/pts/ptmx", flags, Mode::empty())?;
+        let slave = tty::open_slave(&master)?;
+        if let Some(termios) = &self.streams.termios {
+            tty::set_attributes(&slave, termios)?;
+        }
+        if let Some(window) = &self.streams.window {
+            tty::set_window_size(&slave, window)?;
+        }
+        tty::take_control(&slave)?;
+        Ok(Some(Pty { master, slave }))
+    }
+
+    /// Starts the command and lets go of everything that is the command's alone.
+    fn start(
+        &self,
+        stack: &mut Stack,
+        program: &exec::Opened,
+        pty: Option<Pty>,
+    ) -> Result<init::Command, Failure> {
+        let null = open(
+            c"/dev/null",
+            OFlag::O_RDWR | OFlag::O_CLOEXEC,
+            Mode::empty(),
+        )
+        .at(Step::Streams)?;
+        let command = Command {
+            child: self,
+            program,
+            pty: pty.as_ref().map(|pty| pty.slave.as_fd()),
+            null: null.as_fd(),
+        };
+        let pid = borrowing_memory(stack, start_command, &command).at(Step::Fork)?;
+
+        // What was the command's alone is let go: its reader must see the end of a pipe
+        // when the command closes it. The pty's slave stays: it is pid 1's terminal.
+        for number in 0..=2 {
+            file::install(null.as_fd(), number).at(Step::Streams)?;
+        }
+        for end in &self.streams.ends {
+            if let End::Pipe(pipe) = end {
+                let number = pipe.as_raw_fd() as u32;
+                file::close_range(number, number).at(Step::Streams)?;
+            }
+        }
+        Ok(init::Command {
+            pid,
+            pty: pty.map(|pty| pty.slave),
+        })
+    }
+}
+
+struct Pty {
+    master: OwnedFd,
+    slave: OwnedFd,
+}
+
+/// What the command's process needs until it executes; it lives in pid 1's memory.
+struct Command<'a> {
+    child: &'a Child<'a>,
+    program: &'a exec::Opened,
+    pty: Option<BorrowedFd<'a>>,
+    null: BorrowedFd<'a>,
+}
+
+extern "C" fn start_command(command: &Command<'_>) -> i32 {
+    let failure = match command.prepare() {
+        Err(failure) => failure,
+        Ok(()) => exec::run(&command.child.layout.program, command.program),
+    };
+    let _ = command.child.channel.send(&FromJail::Failed(failure), None);
+    i32::from(crate::exit::Exit::Failed.code())
+}
+
+impl Command<'_> {
+    fn prepare(&self) -> Result<(), Failure> {
+        // A process group of its own: Ctrl-Z then stops the command and not pid 1.
+        setpgid(Pid::from_raw(0), Pid::from_raw(0)).at(Step::Streams)?;
+        if let (Some(pty), Start::Foreground) = (self.pty, self.child.streams.start) {
+            // SIGTTOU, which a background group earns by this, is blocked: see `run`.
+            tty::set_foreground(pty, Pid::this().as_raw()).at(Step::Terminal)?;
+        }
+        for (number, end) in (0..).zip(&self.child.streams.ends) {
+            let from = match end {
+                End::Inherit => continue,
+                End::Null => self.null,
+                End::Pty => self.pty.unwrap_or(self.null),
+                End::Pipe(pipe) => pipe.as_fd(),
+            };
+            file::install(from, number as RawFd).at(Step::Streams)?;
+        }
+        file::close_on_exec_from(3).at(Step::Descriptors)?;
+        process::default_signals().at(Step::Streams)
+    }
+}
+
+/// Our own uid and gid mean the same inside; supplementary groups cannot be changed.
+fn map_ids(layout: &Layout) -> nix::Result<()> {
+    put(c"/proc/self/setgroups", b"deny")?;
+    put(c"/proc/self/uid_map", &layout.uid_map)?;
+    put(c"/proc/self/gid_map", &layout.gid_map)
+}
+
+fn put(path: &std::ffi::CStr, contents: &[u8]) -> nix::Result<()> {
+    let file = open(path, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+    match write(&file, contents)? {
+        length if length == contents.len() => Ok(()),
+        _ => Err(Errno::EIO),
+    }
+}
+
+fn enter_working_folder(layout: &Layout) -> Result<(), Failure> {
+    let place = &layout.working_folder;
+    nix::unistd::chdir(place.path.as_c_str()).at(Step::WorkingFolder)?;
+    let here = file::openat2(None, c".", libc::O_PATH, 0, 0).at(Step::WorkingFolder)?;
+    if FileId::of(here.as_fd()).at(Step::WorkingFolder)? != place.id {
+        return Err(Errno::ESTALE).at(Step::WorkingFolder);
+    }
+    Ok(())
+}

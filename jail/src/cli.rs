@@ -1,0 +1,159 @@
+//! What can be typed.
+//!
+//! `run` is on everybody's fast path: only its own flags are built when it is called, and
+//! none at all for the plain `sjail run -- PROGRAM ARG…`.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use clap::Parser;
+use sjail_policy::duration::Duration;
+use sjail_policy::plan::NetworkMode;
+use sjail_policy::size::{Percent, Size};
+
+/// Runs a command in a jail.
+#[derive(Debug, Default, Parser)]
+#[command(
+    name = "sjail run",
+    bin_name = "sjail run",
+    version,
+    override_usage = "sjail run [OPTIONS] -- PROGRAM [ARG]...\n       sjail run [OPTIONS] -c 'SHELL LINE'"
+)]
+pub struct RunArgs {
+    /// The profile that everything starts from
+    #[arg(long, value_name = "NAME", help_heading = "Isolation")]
+    pub profile: Option<String>,
+    /// The project folder; default: the repository's top folder, else the working folder
+    #[arg(long, value_name = "DIR", help_heading = "Isolation")]
+    pub workspace: Option<PathBuf>,
+    /// Show a path of the host, read-only
+    #[arg(long, value_name = "PATH", help_heading = "Isolation")]
+    pub ro: Vec<PathBuf>,
+    /// Show a path of the host, writable
+    #[arg(long, value_name = "PATH", help_heading = "Isolation")]
+    pub rw: Vec<PathBuf>,
+    /// Show a path of the host somewhere else
+    #[arg(long, value_name = "SRC:DST[:ro|rw]", help_heading = "Isolation")]
+    pub bind: Vec<OsString>,
+    /// Hide a path, or what a pattern matches, even inside the workspace
+    #[arg(long, value_name = "PATH", help_heading = "Isolation")]
+    pub hide: Vec<OsString>,
+    /// Which network the command has
+    #[arg(long, value_name = "none|filtered|host", value_parser = network, help_heading = "Isolation")]
+    pub net: Option<NetworkMode>,
+    /// Give the command a variable, with the caller's value or this one
+    #[arg(long, value_name = "NAME[=VALUE]", help_heading = "Isolation")]
+    pub env: Vec<OsString>,
+    /// As root: run the command as this user
+    #[arg(long, value_name = "NAME", help_heading = "Isolation")]
+    pub user: Option<String>,
+    /// Go on when a layer of the jail cannot be had, and say what is missing
+    #[arg(long, help_heading = "Isolation")]
+    pub allow_degraded: bool,
+
+    /// Memory of the whole jail
+    #[arg(long, value_name = "512M", help_heading = "Limits")]
+    pub memory: Option<Size>,
+    /// Processor time; 100% is one processor
+    #[arg(long, value_name = "150%", help_heading = "Limits")]
+    pub cpu: Option<Percent>,
+    /// Processes and threads at once
+    #[arg(long, value_name = "256", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Limits")]
+    pub pids: Option<u32>,
+    /// Bytes read from disks per second
+    #[arg(long, value_name = "BYTES", help_heading = "Limits")]
+    pub io_read: Option<Size>,
+    /// Bytes written to disks per second
+    #[arg(long, value_name = "BYTES", help_heading = "Limits")]
+    pub io_write: Option<Size>,
+    /// Wall-clock time, then everything is killed (exit code 124)
+    #[arg(long, value_name = "60s", help_heading = "Limits")]
+    pub timeout: Option<Duration>,
+    /// Bytes of output
+    #[arg(long, value_name = "1M", help_heading = "Limits")]
+    pub max_output: Option<Size>,
+    /// Size of the private /tmp
+    #[arg(long, value_name = "256M", help_heading = "Limits")]
+    pub tmp_size: Option<Size>,
+
+    /// Keep the output and print one result object instead
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    /// Let the output stream and write the result object to this descriptor
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..), conflicts_with = "json", help_heading = "Output")]
+    pub status_fd: Option<i32>,
+    /// No notes on standard error but errors
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+
+    /// A line for /bin/sh instead of a program
+    #[arg(short = 'c', value_name = "SHELL LINE", conflicts_with = "command")]
+    pub line: Option<OsString>,
+    /// The program and its arguments
+    #[arg(last = true, value_name = "PROGRAM [ARG]...")]
+    pub command: Vec<OsString>,
+}
+
+impl RunArgs {
+    /// Reads what stands behind `sjail run`.
+    pub fn read(words: Vec<OsString>) -> Result<RunArgs, clap::Error> {
+        if let [dashes, rest @ ..] = words.as_slice()
+            && dashes == OsStr::new("--")
+            && !rest.is_empty()
+        {
+            return Ok(RunArgs {
+                command: rest.to_vec(),
+                ..RunArgs::default()
+            });
+        }
+        RunArgs::try_parse_from(std::iter::once(OsString::from("sjail run")).chain(words))
+    }
+}
+
+fn network(text: &str) -> Result<NetworkMode, String> {
+    match text {
+        "none" => Ok(NetworkMode::None),
+        "filtered" => Ok(NetworkMode::Filtered),
+        "host" => Ok(NetworkMode::Host),
+        other => Err(format!("`{other}` is none of none, filtered, host")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use clap::CommandFactory;
+
+    fn read(words: &[&str]) -> Result<RunArgs, clap::Error> {
+        RunArgs::read(words.iter().map(OsString::from).collect())
+    }
+
+    #[test]
+    fn the_flags_are_consistent() {
+        RunArgs::command().debug_assert();
+    }
+
+    #[test]
+    fn the_short_way_and_the_long_way_read_the_same() {
+        let short = read(&["--", "ls", "--json", "--"]).unwrap();
+        let long = read(&["--quiet", "--", "ls", "--json", "--"]).unwrap();
+        assert_eq!(short.command, ["ls", "--json", "--"]);
+        assert_eq!(short.command, long.command);
+        assert!(!short.json && long.quiet);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for words in [
+            &["--net", "some", "--", "ls"][..],
+            &["--memory", "lots", "--", "ls"],
+            &["--pids", "0", "--", "ls"],
+            &["-c", "ls", "--", "ls"],
+            &["ls"],
+            &["--json", "--status-fd", "3", "--", "ls"],
+        ] {
+            assert!(read(words).is_err(), "{words:?}");
+        }
+    }
+}

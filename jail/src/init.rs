@@ -1,0 +1,121 @@
+//! Pid 1 after the command has started: it reaps, passes signals on, reports.
+//!
+//! As confined as the command, undumpable, one thread, no allocation. When the command
+//! has ended it ends, and the kernel ends every other process of the jail with it.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, killpg, sigprocmask};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, getpgrp};
+
+use crate::channel::{FromJail, Inside, ToJail};
+use crate::sys::process::wait_any;
+use crate::sys::tty;
+
+/// The command as pid 1 keeps it.
+#[derive(Debug)]
+pub struct Command {
+    /// Its first process; also the number of its process group.
+    pub pid: Pid,
+    /// The slave of the jail's pty, where there is one.
+    pub pty: Option<OwnedFd>,
+}
+
+/// Nothing interrupts pid 1: what it must know it reads from descriptors.
+pub fn block_signals() -> nix::Result<()> {
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)
+}
+
+/// Stays until the command ends; the result is pid 1's own exit status.
+pub fn run(channel: &Inside, command: &Command) -> i32 {
+    match attend(channel, command) {
+        Ok(()) => 0,
+        // The supervisor is gone or talks nonsense: the jail ends at once.
+        Err(_) => 1,
+    }
+}
+
+fn attend(channel: &Inside, command: &Command) -> nix::Result<()> {
+    let mut children = SigSet::empty();
+    children.add(Signal::SIGCHLD);
+    let ended = SignalFd::with_flags(&children, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+    let proc = open(
+        c"/proc",
+        OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )?;
+    let started = FromJail::Started {
+        pid: command.pid.as_raw(),
+    };
+    channel.send(&started, Some(proc.as_fd()))?;
+    drop(proc);
+    loop {
+        if let Some(status) = reap(channel, command)? {
+            return channel.send(&FromJail::Exited { status }, None);
+        }
+        let mut waits = [
+            PollFd::new(channel.as_fd(), PollFlags::POLLIN),
+            PollFd::new(ended.as_fd(), PollFlags::POLLIN),
+        ];
+        match poll(&mut waits, PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+        let spoken = waits
+            .first()
+            .and_then(|wait| wait.revents())
+            .is_some_and(|events| !events.is_empty());
+        while ended.read_signal()?.is_some() {}
+        if spoken {
+            obey(channel, command)?;
+        }
+    }
+}
+
+/// Collects every process that has ended or stopped; the command's own end is returned.
+fn reap(channel: &Inside, command: &Command) -> nix::Result<Option<i32>> {
+    while let Some((pid, status)) = wait_any()? {
+        if pid != command.pid {
+            continue;
+        }
+        if libc::WIFSTOPPED(status) {
+            let signal = libc::WSTOPSIG(status);
+            channel.send(&FromJail::Stopped { signal }, None)?;
+        } else if !libc::WIFCONTINUED(status) {
+            return Ok(Some(status));
+        }
+    }
+    Ok(None)
+}
+
+fn obey(channel: &Inside, command: &Command) -> nix::Result<()> {
+    let Some(order) = channel.receive()? else {
+        return Err(Errno::EPIPE);
+    };
+    let signal = |number: i32| Signal::try_from(number).ok();
+    let done = match order {
+        // Said twice; harmless.
+        ToJail::Go => Ok(()),
+        ToJail::Signal(number) => killpg(command.pid, signal(number)),
+        ToJail::SignalCommand(number) => kill(command.pid, signal(number)),
+        ToJail::Foreground => foreground(command, command.pid),
+        ToJail::Background => foreground(command, getpgrp()),
+    };
+    match done {
+        // It has just ended, or its group has no foreground to give: not our affair.
+        Ok(()) | Err(Errno::ESRCH | Errno::EPERM | Errno::ENOTTY) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn foreground(command: &Command, group: Pid) -> nix::Result<()> {
+    match &command.pty {
+        Some(pty) => tty::set_foreground(pty.as_fd(), group.as_raw()),
+        None => Ok(()),
+    }
+}

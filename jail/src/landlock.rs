@@ -1,0 +1,163 @@
+//! Landlock: a second wall behind the mounts, at the best ABI that the kernel has.
+//!
+//! What the kernel's ABI can refuse is refused as a hard requirement; the crate's default,
+//! best effort, would weaken silently. Rules are few: each walks up from the file that is
+//! opened, so a rule on a folder covers all that is mounted below it.
+
+use std::ffi::CString;
+
+use landlock::{
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope, make_bitflags,
+};
+use nix::errno::Errno;
+
+use crate::layout::NetworkSpace;
+use crate::layout::tree::Kind;
+use crate::step::{At, Failure, Step};
+use crate::sys::file::{NO_LINKS, openat2};
+use crate::sys::landlock::kernel_abi;
+
+/// For tests: pretend that the kernel's ABI is at most this number. Lowering it takes
+/// nothing from the other walls, and the result names the ABI that was used.
+pub const ABI_VARIABLE: &str = "SJAIL_LANDLOCK_ABI";
+
+/// The rules, and the ABI whose every right is handled.
+#[derive(Debug)]
+pub struct Rules {
+    /// The ABI in use.
+    pub abi: ABI,
+    /// What is allowed; everything else is not.
+    pub rules: Vec<Rule>,
+    /// Whose network it is: with the host's, binding and connecting to TCP ports could be
+    /// ruled here; in the jail's own the handled rights would only kill its loopback.
+    pub network: NetworkSpace,
+}
+
+/// What is allowed below a path.
+#[derive(Debug)]
+pub struct Rule {
+    /// Absolute, as seen inside.
+    pub path: CString,
+    /// What may be done there.
+    pub grant: Grant,
+    /// A file takes only the rights that files have.
+    pub kind: Kind,
+}
+
+/// What a rule allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Grant {
+    /// Listing folders; for `/` itself.
+    List,
+    /// Reading and executing.
+    Read,
+    /// The same, and writing to files that exist; for `/proc`.
+    Write,
+    /// Reading, writing and controlling devices.
+    Devices,
+    /// Everything but device files.
+    Change,
+}
+
+/// A Landlock that cannot do what is asked of it.
+#[derive(Debug, thiserror::Error)]
+pub enum Unavailable {
+    /// Not in this kernel, or switched off.
+    #[error("{}", match .0 {
+        Errno::EOPNOTSUPP => "Landlock is switched off in this kernel: add `landlock` to the `lsm=` boot parameter",
+        _ => "this kernel has no Landlock: Linux 5.13 or newer with CONFIG_SECURITY_LANDLOCK is needed",
+    })]
+    Kernel(Errno),
+    /// The override is not a number.
+    #[error("{ABI_VARIABLE} must be a number from 1 to 9")]
+    Override,
+}
+
+/// Enforces the rules on this process and all that descend from it.
+pub fn enforce(rules: &Rules) -> Result<(), Failure> {
+    let refused = |_| Errno::last();
+    let mut ruleset = create(rules.abi).map_err(refused).at(Step::Landlock)?;
+    for (index, rule) in rules.rules.iter().enumerate() {
+        let place = openat2(None, &rule.path, libc::O_PATH, 0, NO_LINKS)
+            .at_item(Step::LandlockRule, index)?;
+        let mut access = rule.grant.access(rules.abi);
+        if rule.kind != Kind::Folder {
+            access &= AccessFs::from_file(rules.abi);
+        }
+        (&mut ruleset)
+            .add_rule(PathBeneath::new(place, access))
+            .map_err(refused)
+            .at_item(Step::LandlockRule, index)?;
+    }
+    let status = ruleset
+        .restrict_self()
+        .map_err(refused)
+        .at(Step::Landlock)?;
+    match status.ruleset {
+        RulesetStatus::FullyEnforced => Ok(()),
+        RulesetStatus::PartiallyEnforced | RulesetStatus::NotEnforced => {
+            Err(Errno::ENOTSUP).at(Step::VerifyLandlock)
+        }
+    }
+}
+
+/// An empty ruleset that handles everything this ABI can: what no rule allows is refused.
+fn create(abi: ABI) -> Result<RulesetCreated, landlock::RulesetError> {
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(abi))?;
+    let scopes = Scope::from_all(abi);
+    if !scopes.is_empty() {
+        ruleset = ruleset.scope(scopes)?;
+    }
+    // The jail has set no_new_privs itself, one step before.
+    Ok(ruleset.create()?.no_new_privs(false))
+}
+
+impl Grant {
+    /// Whether this allows all that the other does.
+    pub fn includes(self, other: Grant) -> bool {
+        match (self, other) {
+            (Grant::Devices, other) => other == Grant::Devices,
+            (_, Grant::Devices) => false,
+            (Grant::Change, _) | (_, Grant::List) => true,
+            (Grant::Write, other) => other != Grant::Change,
+            (Grant::Read, other) => other == Grant::Read,
+            (Grant::List, _) => false,
+        }
+    }
+
+    fn access(self, abi: ABI) -> BitFlags<AccessFs> {
+        let list = BitFlags::from(AccessFs::ReadDir);
+        let read = AccessFs::from_read(abi);
+        let all = AccessFs::from_all(abi);
+        let write = make_bitflags!(AccessFs::{WriteFile | Truncate}) & all;
+        let control = BitFlags::from(AccessFs::IoctlDev) & all;
+        let devices = make_bitflags!(AccessFs::{MakeChar | MakeBlock | IoctlDev});
+        match self {
+            Grant::List => list,
+            Grant::Read => read,
+            Grant::Write => read | write,
+            Grant::Devices => (read | write | control) & !BitFlags::from(AccessFs::Execute),
+            Grant::Change => all & !devices,
+        }
+    }
+}
+
+/// The ABI of the kernel, or less where the environment says so.
+pub fn usable_abi() -> Result<ABI, Unavailable> {
+    let kernel = kernel_abi().map_err(Unavailable::Kernel)?;
+    let abi = match std::env::var_os(ABI_VARIABLE) {
+        None => kernel,
+        Some(text) => {
+            let wanted: i32 = text
+                .to_str()
+                .and_then(|text| text.parse().ok())
+                .filter(|number| (1..=9).contains(number))
+                .ok_or(Unavailable::Override)?;
+            wanted.min(kernel)
+        }
+    };
+    Ok(ABI::from(abi))
+}

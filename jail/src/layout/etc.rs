@@ -1,0 +1,127 @@
+//! A harmless `/etc`: a few generated files, copies of small ones, and the folders that
+//! the profile names.
+//!
+//! A copy on the tmpfs costs a third of a mount, so files are copied; a folder is mounted.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use sjail_policy::bytes::ByteString;
+
+use super::tree::{Kind, Shown, Tree};
+use super::{Host, NetworkSpace, look};
+use crate::error::Error;
+
+/// Files up to this length are copied.
+const SMALL: u64 = 64 * 1024;
+
+/// Puts the files of the list there, and what programs must find whatever the list says.
+pub fn lay(
+    tree: &mut Tree,
+    list: &[ByteString],
+    host: &Host,
+    network: NetworkSpace,
+) -> Result<(), Error> {
+    tree.folder(Path::new("/etc"), 0o755);
+    let generated = generated(host, network);
+    for (path, contents) in &generated {
+        tree.file(Path::new(path), contents.clone().into_bytes(), 0o444)?;
+    }
+    for path in list {
+        let path = path.as_path();
+        if generated.iter().any(|(made, _)| Path::new(made) == path) {
+            continue;
+        }
+        let Some((seen, stat)) = look::at(path) else {
+            continue;
+        };
+        match seen.kind {
+            Kind::Link => {
+                if let Ok(target) = std::fs::read_link(path) {
+                    tree.link(path, &target);
+                }
+            }
+            Kind::Folder => tree.show(seen, path, Shown::ReadOnly),
+            Kind::File if stat.st_size as u64 <= SMALL => {
+                // What this user cannot read the jail could not either.
+                if let Some(contents) = contents(path) {
+                    tree.file(path, contents, 0o444)?;
+                }
+            }
+            Kind::File => tree.show(seen, path, Shown::ReadOnly),
+        }
+    }
+    Ok(())
+}
+
+fn contents(path: &Path) -> Option<Vec<u8>> {
+    let mut contents = Vec::new();
+    let file = File::open(path).ok()?;
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    file.take(SMALL).read_to_end(&mut contents).ok()?;
+    Some(contents)
+}
+
+/// Users, groups and hosts as they are inside: root, oneself, nobody; this machine only.
+fn generated(host: &Host, network: NetworkSpace) -> Vec<(&'static str, String)> {
+    let Host {
+        uid,
+        gid,
+        user,
+        group,
+        ..
+    } = host;
+    let home = host.home.display();
+    let mut passwd = String::from("root:x:0:0:root:/root:/bin/sh\n");
+    let mut groups = String::from("root:x:0:\n");
+    if *uid != 0 {
+        passwd.push_str(&format!("{user}:x:{uid}:{gid}::{home}:{}\n", host.shell));
+    }
+    if *gid != 0 {
+        groups.push_str(&format!("{group}:x:{gid}:\n"));
+    }
+    passwd.push_str("nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n");
+    groups.push_str("tty:x:5:\nnogroup:x:65534:\n");
+    let mut files = vec![
+        ("/etc/passwd", passwd),
+        ("/etc/group", groups),
+        ("/etc/hostname", format!("{}\n", super::HOST_NAME)),
+    ];
+    match network {
+        NetworkSpace::Own => files.extend([
+            (
+                "/etc/hosts",
+                format!(
+                    "127.0.0.1 localhost {}\n::1 localhost ip6-localhost ip6-loopback\n",
+                    super::HOST_NAME
+                ),
+            ),
+            (
+                "/etc/nsswitch.conf",
+                "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n"
+                    .to_owned(),
+            ),
+            (
+                "/etc/resolv.conf",
+                "# This jail has no network.\n".to_owned(),
+            ),
+        ]),
+        NetworkSpace::Host => files.extend([
+            ("/etc/hosts", read("/etc/hosts")),
+            (
+                "/etc/nsswitch.conf",
+                "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n"
+                    .to_owned(),
+            ),
+            ("/etc/resolv.conf", read("/etc/resolv.conf")),
+        ]),
+    }
+    files
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}

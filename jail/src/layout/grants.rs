@@ -1,0 +1,164 @@
+//! The workspace and whatever else was granted, but never the ways to the host.
+
+use std::path::{Path, PathBuf};
+
+use sjail_policy::plan::{Access, Grant, Missing, Workspace};
+
+use super::look;
+use super::tree::{Kind, Shown, Tree, plain};
+use crate::error::Error;
+
+/// Never granted, nor anything below: what the kernel and the running services show.
+const RESERVED: [&str; 5] = ["/proc", "/sys", "/dev", "/run", "/var/run"];
+
+/// Shows the workspace at its own path.
+pub fn workspace(tree: &mut Tree, workspace: &Workspace) -> Result<(), Error> {
+    let shown = match workspace.access {
+        Access::None => return Ok(()),
+        Access::Ro => Shown::ReadOnly,
+        Access::Rw => Shown::Writable,
+    };
+    put(
+        tree,
+        workspace.path.as_path(),
+        workspace.path.as_path(),
+        shown,
+        Missing::Refuse,
+    )
+}
+
+/// Shows what `--ro`, `--rw`, `--bind` and the policy name.
+pub fn lay(tree: &mut Tree, grants: &[Grant]) -> Result<(), Error> {
+    for grant in grants {
+        let shown = match grant.access {
+            Access::None => continue,
+            Access::Ro => Shown::ReadOnly,
+            Access::Rw => Shown::Writable,
+        };
+        put(
+            tree,
+            grant.source.as_path(),
+            grant.dest.as_path(),
+            shown,
+            grant.missing,
+        )?;
+    }
+    Ok(())
+}
+
+fn put(
+    tree: &mut Tree,
+    source: &Path,
+    dest: &Path,
+    shown: Shown,
+    missing: Missing,
+) -> Result<(), Error> {
+    let seen = match look::through_links(source) {
+        Ok(seen) => seen,
+        Err(errno) => {
+            return match missing {
+                Missing::Skip => Ok(()),
+                Missing::Refuse => Err(Error::Look {
+                    path: source.to_owned(),
+                    error: errno.into(),
+                }),
+            };
+        }
+    };
+    let dest = plain(dest).ok_or_else(|| Error::BadPath {
+        path: dest.to_owned(),
+    })?;
+    for reserved in RESERVED.map(Path::new) {
+        if seen.path.starts_with(reserved) {
+            return Err(Error::BlockedSource {
+                path: source.to_owned(),
+                real: seen.path,
+            });
+        }
+        if dest.starts_with(reserved) {
+            return Err(Error::BlockedPlace { path: dest });
+        }
+    }
+    if is_socket(&seen.path) {
+        return Err(Error::BlockedSource {
+            path: source.to_owned(),
+            real: seen.path,
+        });
+    }
+    if seen.path == Path::new("/") {
+        if dest != Path::new("/") {
+            return Err(Error::BlockedSource {
+                path: source.to_owned(),
+                real: seen.path,
+            });
+        }
+        return everything(tree, shown);
+    }
+    if dest == Path::new("/") {
+        return Err(Error::BlockedPlace { path: dest });
+    }
+    // The source's name may go through links; so may a destination of the same name.
+    if dest == source && seen.path != dest {
+        follow(tree, &dest, &seen.path);
+        tree.show(seen.clone(), &seen.path, shown);
+        return Ok(());
+    }
+    tree.show(seen, &dest, shown);
+    Ok(())
+}
+
+/// A path that goes through links is shown under its real name, with the first link on
+/// the way made again so that the name still leads there.
+fn follow(tree: &mut Tree, named: &Path, real: &Path) {
+    let link = named
+        .ancestors()
+        .filter(|above| look::at(above).is_some_and(|(seen, _)| seen.kind == Kind::Link))
+        .last();
+    if let Some(link) = link
+        && let Ok(rest) = named.strip_prefix(link)
+        && let Some(target) = strip_suffix(real, rest)
+        && tree.link_at(link).is_none()
+        && !tree.covered(link)
+    {
+        tree.link(link, &target);
+    }
+}
+
+fn strip_suffix(path: &Path, suffix: &Path) -> Option<PathBuf> {
+    if suffix.as_os_str().is_empty() {
+        return Some(path.to_owned());
+    }
+    if !path.ends_with(suffix) {
+        return None;
+    }
+    path.ancestors()
+        .nth(suffix.components().count())
+        .map(Path::to_owned)
+}
+
+/// `/` itself: every folder in it but those that every jail has of its own.
+fn everything(tree: &mut Tree, shown: Shown) -> Result<(), Error> {
+    const OWN: [&str; 6] = ["proc", "sys", "dev", "run", "tmp", "etc"];
+    let entries = std::fs::read_dir("/").map_err(|error| Error::Look {
+        path: "/".into(),
+        error,
+    })?;
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if OWN.iter().any(|own| entry.file_name() == *own) {
+            continue;
+        }
+        if let Some((seen, _)) = look::at(&path) {
+            match seen.kind {
+                Kind::Folder if path == Path::new("/var") => {}
+                Kind::Folder | Kind::File => tree.show(seen, &path, shown),
+                Kind::Link => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_socket(path: &Path) -> bool {
+    nix::sys::stat::lstat(path).is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFSOCK)
+}

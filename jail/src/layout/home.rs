@@ -1,0 +1,234 @@
+//! The private home folder: empty but for toolchains, harmless settings and the
+//! sandbox's own package caches.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sjail_policy::plan::{CacheSource, Home};
+
+use super::tree::{Kind, Shown, Tree};
+use super::{What, look};
+use crate::error::Error;
+
+/// Where the sandbox's own caches are mounted; other caches are links into it, which cost
+/// a tenth of a mount.
+const CACHE: &str = ".cache";
+
+/// Draws up the home folder. `cache` is the sandbox's own cache folder on the host.
+pub fn lay(tree: &mut Tree, home: &Home, cache: Option<&Path>) -> Result<(), Error> {
+    let top = home.path.as_path();
+    if top == Path::new("/") || tree.covered(top) {
+        // The home is no folder of its own, or was granted as a whole.
+        return Ok(());
+    }
+    tree.folder(top, 0o700);
+    tree.own(What::Itself, top, 0);
+    for path in &home.toolchains {
+        read_only(tree, path.as_path())?;
+    }
+    for path in &home.config {
+        let path = path.as_path();
+        if is_git_config(path, top) {
+            continue;
+        }
+        read_only(tree, path)?;
+    }
+    tree.file(
+        &top.join(".gitconfig"),
+        git_config(home, top).into_bytes(),
+        0o600,
+    )?;
+    match (home.cache_source, cache) {
+        (CacheSource::Own, Some(cache)) => own_caches(tree, home, top, cache),
+        (CacheSource::HostReadOnly, _) => {
+            for path in &home.caches {
+                read_only(tree, path.as_path())?;
+            }
+            Ok(())
+        }
+        (CacheSource::None, _) | (CacheSource::Own, None) => Ok(()),
+    }
+}
+
+/// Shows a host path below home where it exists; a link is made again if it stays below
+/// home, so that it cannot lead to what is hidden.
+fn read_only(tree: &mut Tree, path: &Path) -> Result<(), Error> {
+    if tree.covered(path) {
+        return Ok(());
+    }
+    let Some((seen, _)) = look::at(path) else {
+        return Ok(());
+    };
+    match seen.kind {
+        Kind::Folder | Kind::File => tree.show(seen, path, Shown::ReadOnly),
+        Kind::Link => {
+            // Shown as what it leads to, under its own name.
+            if let Ok(real) = look::through_links(path) {
+                tree.show(real, path, Shown::ReadOnly);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn own_caches(tree: &mut Tree, home: &Home, top: &Path, cache: &Path) -> Result<(), Error> {
+    let dest = top.join(CACHE);
+    let seen = look::through_links(cache).map_err(|errno| Error::Cache {
+        path: cache.to_owned(),
+        error: errno.into(),
+    })?;
+    tree.show(seen, &dest, Shown::Writable);
+    for path in &home.caches {
+        let path = path.as_path();
+        let Ok(below) = path.strip_prefix(top) else {
+            continue;
+        };
+        if below == Path::new(CACHE) {
+            continue;
+        }
+        let name = flat_name(below);
+        make_folder(&cache.join(&name))?;
+        if tree.covered(path) {
+            // Inside a toolchain: only a mount can stand there, on a folder that exists.
+            if let Ok(seen) = look::through_links(&cache.join(&name))
+                && look::at(path).is_some_and(|(there, _)| there.kind == Kind::Folder)
+            {
+                tree.show(seen, path, Shown::Writable);
+            }
+            continue;
+        }
+        let mut target = PathBuf::new();
+        for _ in below.components().skip(1) {
+            target.push("..");
+        }
+        target.push(CACHE);
+        target.push(name);
+        tree.link(path, &target);
+    }
+    Ok(())
+}
+
+/// `.cargo/registry` is `cargo-registry` in the sandbox's own cache folder.
+fn flat_name(path: &Path) -> String {
+    let name = path.to_string_lossy().replace('/', "-");
+    name.trim_start_matches('.').to_owned()
+}
+
+/// Makes a folder for this user alone, unless it is there.
+pub fn make_folder(path: &Path) -> Result<(), Error> {
+    use std::os::unix::fs::DirBuilderExt;
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(Error::Cache {
+            path: path.to_owned(),
+            error,
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn is_git_config(path: &Path, top: &Path) -> bool {
+    path == top.join(".gitconfig") || path == top.join(".config/git/config")
+}
+
+/// Who commits, and nothing that names a program or a credential. The jail shows files of
+/// other groups as nobody's, so git must not compare owners (`checkStat`): its index
+/// would flip between inside and outside.
+fn git_config(home: &Home, top: &Path) -> String {
+    let mut text = String::from("[core]\n\tcheckStat = minimal\n");
+    let wanted: Vec<PathBuf> = home
+        .config
+        .iter()
+        .map(|path| path.as_path().to_owned())
+        .filter(|path| is_git_config(path, top))
+        .collect();
+    let mut identity = Identity::default();
+    for path in wanted {
+        if let Ok(bytes) = fs::read(&path) {
+            identity.read(&String::from_utf8_lossy(&bytes));
+        }
+    }
+    if identity.name.is_some() || identity.email.is_some() {
+        text.push_str("[user]\n");
+        for (key, value) in [("name", identity.name), ("email", identity.email)] {
+            if let Some(value) = value {
+                let value = value.replace('\\', "\\\\").replace('"', "\\\"");
+                text.push_str(&format!("\t{key} = \"{value}\"\n"));
+            }
+        }
+    }
+    text
+}
+
+#[derive(Default)]
+struct Identity {
+    name: Option<String>,
+    email: Option<String>,
+}
+
+impl Identity {
+    /// Reads `[user]` of a git config; later values win. Values that go on over lines are
+    /// not taken: a name does not.
+    fn read(&mut self, text: &str) {
+        let mut in_user = false;
+        for line in text.lines() {
+            let line = line.trim();
+            if let Some(section) = line.strip_prefix('[') {
+                let section = section.split(']').next().unwrap_or_default();
+                in_user = section.trim().eq_ignore_ascii_case("user");
+                continue;
+            }
+            if !in_user {
+                continue;
+            }
+            let Some((key, value)) = line.split_once('=') else {
+                continue;
+            };
+            let Some(value) = plain_value(value.trim()) else {
+                continue;
+            };
+            match key.trim().to_ascii_lowercase().as_str() {
+                "name" => self.name = Some(value),
+                "email" => self.email = Some(value),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// A value as git reads it: quotes away, comments off, the two escapes that matter.
+fn plain_value(text: &str) -> Option<String> {
+    let mut value = String::new();
+    let mut quoted = false;
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '"' => quoted = !quoted,
+            '\\' => value.push(characters.next().filter(|next| "\\\"".contains(*next))?),
+            '#' | ';' if !quoted => break,
+            other if other.is_control() => return None,
+            other => value.push(other),
+        }
+    }
+    Some(value.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identity_is_read_and_nothing_else() {
+        let mut identity = Identity::default();
+        identity.read(
+            "[user]\n\tname = \"A \\\"B\\\" C\" ; x\n\temail=a@b.c # x\n[credential]\n\thelper = !evil\n[user \"x\"]\nname = no\n",
+        );
+        assert_eq!(identity.name.as_deref(), Some("A \"B\" C"));
+        assert_eq!(identity.email.as_deref(), Some("a@b.c"));
+    }
+
+    #[test]
+    fn flat_names() {
+        assert_eq!(flat_name(Path::new(".cargo/registry")), "cargo-registry");
+        assert_eq!(flat_name(Path::new("go/pkg")), "go-pkg");
+    }
+}

@@ -1,0 +1,223 @@
+//! A plan made concrete: the C strings, identities and numbers that the child walks.
+//!
+//! The supervisor does all the looking, deciding and allocating here, before `clone3`;
+//! [`crate::child`] then only walks the lists in their order.
+
+mod etc;
+mod grants;
+mod hide;
+mod home;
+mod look;
+mod program;
+mod rules;
+mod system;
+pub mod tree;
+
+use std::ffi::CString;
+use std::path::{Path, PathBuf};
+
+use sjail_policy::plan::{NetworkMode, Plan};
+
+use crate::error::Error;
+use crate::exec::Program;
+use crate::landlock::Rules;
+use crate::limits::rlimits::Rlimits;
+use crate::sys::file::FileId;
+use tree::Tree;
+
+/// Everything the child needs, prepared.
+#[derive(Debug)]
+pub struct Layout {
+    /// Whether the jail has a network of its own.
+    pub network: NetworkSpace,
+    /// The text for `uid_map`: the id that stays itself.
+    pub uid_map: Vec<u8>,
+    /// The text for `gid_map`.
+    pub gid_map: Vec<u8>,
+    /// The file tree of the jail.
+    pub root: Root,
+    /// The name of the machine inside.
+    pub host_name: CString,
+    /// Where the command starts.
+    pub working_folder: Place,
+    /// Resource limits of every process inside.
+    pub limits: Rlimits,
+    /// What Landlock allows.
+    pub rules: Rules,
+    /// What is executed.
+    pub program: Program,
+}
+
+/// Whose network the jail sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NetworkSpace {
+    /// A namespace of its own, loopback only.
+    Own,
+    /// The host's.
+    Host,
+}
+
+/// A path inside the jail and the file that must be found there.
+#[derive(Debug)]
+pub struct Place {
+    /// Absolute, as seen inside.
+    pub path: CString,
+    /// What the supervisor saw there.
+    pub id: FileId,
+}
+
+/// The new root: a tmpfs, what is made on it, what is mounted on that. Every path is
+/// relative to it. The child goes through the lists in this order, so that while
+/// folders and files are made there are no links and no host files below the root yet.
+#[derive(Debug)]
+pub struct Root {
+    /// How much the tmpfs holds, in bytes: `/tmp`, `/var/tmp`, `/dev/shm` and home together.
+    pub size: CString,
+    /// How many files and folders it holds.
+    pub inodes: CString,
+    /// Folders, parents first.
+    pub folders: Vec<NewFolder>,
+    /// Small files with their contents.
+    pub files: Vec<NewFile>,
+    /// Symbolic links.
+    pub links: Vec<NewLink>,
+    /// Mounts, by depth.
+    pub mounts: Vec<Mount>,
+}
+
+/// A folder on the new root.
+#[derive(Debug)]
+pub struct NewFolder {
+    /// Where.
+    pub path: CString,
+    /// Its permissions.
+    pub mode: u32,
+}
+
+/// A file on the new root.
+#[derive(Debug)]
+pub struct NewFile {
+    /// Where.
+    pub path: CString,
+    /// What is in it; empty for a file that something is mounted on.
+    pub contents: Vec<u8>,
+    /// Its permissions.
+    pub mode: u32,
+}
+
+/// A symbolic link on the new root.
+#[derive(Debug)]
+pub struct NewLink {
+    /// Where.
+    pub path: CString,
+    /// What it says.
+    pub target: CString,
+}
+
+/// One mount.
+#[derive(Debug)]
+pub struct Mount {
+    /// What is mounted.
+    pub what: What,
+    /// Where, relative to the new root; it exists when its turn comes.
+    pub dest: CString,
+    /// `MOUNT_ATTR_*` to set.
+    pub attributes: u64,
+}
+
+/// What a mount shows.
+#[derive(Debug)]
+pub enum What {
+    /// A folder or file of the host with all that is mounted below it.
+    Host(Place),
+    /// The folder of the new root that is already there, so that it stays writable when
+    /// the root becomes read-only; or a part of `/proc`, so that it becomes so itself.
+    Itself,
+    /// An unreadable file.
+    MaskFile,
+    /// An unreadable folder.
+    MaskFolder,
+    /// The processes of the jail.
+    Proc,
+    /// The terminals of the jail.
+    Pts,
+}
+
+/// The name of every jail: the host's own is nobody's business.
+const HOST_NAME: &str = "sjail";
+
+/// How much the jail's tmpfs holds when the plan does not say: 1 GiB.
+const USUAL_TMP: u64 = 1 << 30;
+
+/// What of the caller and the machine goes into a layout.
+#[derive(Debug)]
+pub struct Host {
+    /// The caller's user id, or the one that `--user` names.
+    pub uid: u32,
+    /// The group id.
+    pub gid: u32,
+    /// The user's name.
+    pub user: String,
+    /// The group's name.
+    pub group: String,
+    /// The login shell.
+    pub shell: String,
+    /// The home folder.
+    pub home: PathBuf,
+    /// The sandbox's own cache folder, if the plan wants one.
+    pub cache: Option<PathBuf>,
+    /// sjail's own folder of records, which must not be seen even where home is granted.
+    pub state: Option<PathBuf>,
+}
+
+/// Makes a plan concrete on this machine.
+pub fn prepare(plan: &Plan, host: &Host, limits: Rlimits) -> Result<Layout, Error> {
+    let network = match plan.network.mode {
+        NetworkMode::None => NetworkSpace::Own,
+        NetworkMode::Host => NetworkSpace::Host,
+        NetworkMode::Filtered => return Err(Error::NoRelay),
+    };
+    let mut tree = Tree::default();
+    system::lay(&mut tree, &plan.filesystem.system)?;
+    etc::lay(&mut tree, &plan.filesystem.etc, host, network)?;
+    grants::workspace(&mut tree, &plan.workspace)?;
+    grants::lay(&mut tree, &plan.filesystem.grants)?;
+    home::lay(&mut tree, &plan.home, host.cache.as_deref())?;
+    hide::lay(&mut tree, &plan.filesystem.hide, host.state.as_deref())?;
+
+    let cwd = plan.command.cwd.as_path();
+    let working_folder = working_folder(&tree, cwd)?;
+    let program = program::resolve(&tree, &plan.command, cwd)?;
+    let rules = rules::draw(&tree, &plan.home, network)?;
+    let size = plan.limits.tmp.map_or(USUAL_TMP, |size| size.bytes());
+    Ok(Layout {
+        network,
+        uid_map: format!("{0} {0} 1\n", host.uid).into_bytes(),
+        gid_map: format!("{0} {0} 1\n", host.gid).into_bytes(),
+        root: tree.finish(number(size), number((size / 4096).clamp(4096, 1 << 20)))?,
+        host_name: CString::new(HOST_NAME).map_err(|_| Error::NulByte)?,
+        working_folder,
+        limits,
+        rules,
+        program,
+    })
+}
+
+fn number(number: u64) -> CString {
+    CString::new(number.to_string()).unwrap_or_default()
+}
+
+/// The command starts where the caller is; a jail that does not show that place is
+/// refused, for a command that runs elsewhere does something else.
+fn working_folder(tree: &Tree, cwd: &Path) -> Result<Place, Error> {
+    let invisible = || Error::CwdInvisible {
+        path: cwd.to_owned(),
+    };
+    let plain = tree::plain(cwd).ok_or_else(invisible)?;
+    let (_, outside) = tree.outside(&plain).ok_or_else(invisible)?;
+    let (seen, _) = look::at(&outside).ok_or_else(invisible)?;
+    Ok(Place {
+        path: tree::c_string(cwd)?,
+        id: seen.id,
+    })
+}

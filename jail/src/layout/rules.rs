@@ -1,0 +1,69 @@
+//! What Landlock allows, drawn from the tree: nothing that is not there.
+
+use std::path::Path;
+
+use sjail_policy::plan::Home;
+
+use super::NetworkSpace;
+use super::tree::{Kind, Origin, Tree, c_string};
+use crate::error::Error;
+use crate::landlock::{self, Grant, Rule, Rules};
+
+/// The rules for a tree, at the best ABI of this kernel.
+pub fn draw(tree: &Tree, home: &Home, network: NetworkSpace) -> Result<Rules, Error> {
+    let mut rules = List(Vec::new());
+    rules.add(Path::new("/"), Grant::List, Kind::Folder);
+    rules.add(Path::new("/etc"), Grant::Read, Kind::Folder);
+    rules.add(Path::new("/proc"), Grant::Write, Kind::Folder);
+    rules.add(Path::new("/dev"), Grant::Devices, Kind::Folder);
+    for path in ["/dev/shm", "/tmp", "/var/tmp"] {
+        rules.add(Path::new(path), Grant::Change, Kind::Folder);
+    }
+    let home = home.path.as_path();
+    if home != Path::new("/") && !tree.covered(home) {
+        rules.add(home, Grant::Change, Kind::Folder);
+    }
+    for entry in tree.mounts() {
+        if let Origin::Host(seen) = &entry.origin
+            && !entry.dest.starts_with("/dev")
+        {
+            let grant = if entry.is_writable() {
+                Grant::Change
+            } else {
+                Grant::Read
+            };
+            rules.add(&entry.dest, grant, seen.kind);
+        }
+    }
+    let rules = rules
+        .0
+        .iter()
+        .map(|(path, grant, kind)| {
+            Ok(Rule {
+                path: c_string(path)?,
+                grant: *grant,
+                kind: *kind,
+            })
+        })
+        .collect::<Result<_, Error>>()?;
+    Ok(Rules {
+        abi: landlock::usable_abi()?,
+        rules,
+        network,
+    })
+}
+
+struct List<'a>(Vec<(&'a Path, Grant, Kind)>);
+
+impl<'a> List<'a> {
+    /// Adds a rule unless one above says as much already.
+    fn add(&mut self, path: &'a Path, grant: Grant, kind: Kind) {
+        let said = self
+            .0
+            .iter()
+            .any(|(above, theirs, _)| path.starts_with(above) && theirs.includes(grant));
+        if !said {
+            self.0.push((path, grant, kind));
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What every jail has: system folders, `/proc`, `/dev`, private `/tmp` and `/run`.
+
+use std::path::{Path, PathBuf};
+
+use sjail_policy::bytes::ByteString;
+
+use super::tree::{Kind, Shown, Tree};
+use super::{What, look};
+use crate::error::Error;
+use crate::sys::mount::{NO_DEVICES, NO_EXEC, NO_SUID, READ_ONLY};
+
+/// Devices that programs expect and that give nothing away.
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+/// Parts of `/proc` that can be looked at but not changed, also by root.
+const PROC_READ_ONLY: [&str; 4] = ["sys", "irq", "bus", "sysrq-trigger"];
+
+/// Parts of `/proc` that tell about the host or its memory.
+const PROC_MASKED: [&str; 9] = [
+    "kcore",
+    "keys",
+    "key-users",
+    "timer_list",
+    "sched_debug",
+    "latency_stats",
+    "kallsyms",
+    "acpi",
+    "scsi",
+];
+
+/// The ground that everything else is put on.
+pub fn lay(tree: &mut Tree, system: &[ByteString]) -> Result<(), Error> {
+    system_folders(tree, system)?;
+    processes(tree);
+    devices(tree)?;
+    for (path, mode) in [("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/dev/shm", 0o1777)] {
+        tree.folder(Path::new(path), mode);
+        tree.own(What::Itself, Path::new(path), 0);
+    }
+    tree.folder(Path::new("/run"), 0o755);
+    tree.link(Path::new("/var/run"), Path::new("../run"));
+    Ok(())
+}
+
+/// `/usr` and its kin, read-only; a link among them (`/bin` where `/usr` is merged) stays
+/// a link.
+fn system_folders(tree: &mut Tree, system: &[ByteString]) -> Result<(), Error> {
+    for path in system {
+        let path = path.as_path();
+        let Some((seen, _)) = look::at(path) else {
+            continue;
+        };
+        match seen.kind {
+            Kind::Folder | Kind::File => tree.show(seen, path, Shown::ReadOnly),
+            Kind::Link => {
+                let target = std::fs::read_link(path).map_err(|error| Error::Look {
+                    path: path.to_owned(),
+                    error,
+                })?;
+                tree.link(path, &target);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn processes(tree: &mut Tree) {
+    let proc = Path::new("/proc");
+    tree.folder(proc, 0o555);
+    tree.own(What::Proc, proc, 0);
+    for name in PROC_READ_ONLY {
+        let path = proc.join(name);
+        if look::at(&path).is_some() {
+            tree.own(
+                What::Itself,
+                &path,
+                READ_ONLY | NO_SUID | NO_DEVICES | NO_EXEC,
+            );
+        }
+    }
+    for name in PROC_MASKED {
+        let path = proc.join(name);
+        if let Some((seen, _)) = look::at(&path) {
+            tree.mask(&path, seen.kind);
+        }
+    }
+}
+
+fn devices(tree: &mut Tree) -> Result<(), Error> {
+    let dev = Path::new("/dev");
+    tree.folder(dev, 0o755);
+    for name in DEVICES {
+        let path = dev.join(name);
+        let Some((seen, _)) = look::at(&path) else {
+            return Err(Error::NoDevice { path });
+        };
+        tree.show(seen, &path, Shown::Device);
+    }
+    tree.folder(&dev.join("pts"), 0o755);
+    tree.own(What::Pts, &dev.join("pts"), 0);
+    for (name, target) in [
+        ("ptmx", "pts/ptmx"),
+        ("fd", "/proc/self/fd"),
+        ("stdin", "/proc/self/fd/0"),
+        ("stdout", "/proc/self/fd/1"),
+        ("stderr", "/proc/self/fd/2"),
+    ] {
+        tree.link(&dev.join(name), &PathBuf::from(target));
+    }
+    Ok(())
+}

@@ -1,0 +1,115 @@
+//! What a process says about itself: prctl, limits, host name, namespaces.
+
+use std::ffi::CStr;
+
+use nix::errno::Errno;
+use nix::unistd::Pid;
+
+/// Asks to be killed when the parent ends.
+pub fn die_with_parent() -> nix::Result<()> {
+    prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong).map(drop)
+}
+
+/// No exec gives privileges any more, for good.
+pub fn no_new_privileges() -> nix::Result<()> {
+    prctl(libc::PR_SET_NO_NEW_PRIVS, 1).map(drop)
+}
+
+/// Whether [`no_new_privileges`] is in force.
+pub fn has_no_new_privileges() -> nix::Result<bool> {
+    prctl(libc::PR_GET_NO_NEW_PRIVS, 0).map(|answer| answer == 1)
+}
+
+/// Takes this process out of reach of ptrace and `/proc/PID/mem` of its equals.
+pub fn undumpable() -> nix::Result<()> {
+    prctl(libc::PR_SET_DUMPABLE, 0).map(drop)
+}
+
+/// Whether [`undumpable`] is in force.
+pub fn is_undumpable() -> nix::Result<bool> {
+    prctl(libc::PR_GET_DUMPABLE, 0).map(|answer| answer == 0)
+}
+
+/// The seccomp mode: 2 is "filter".
+pub fn seccomp_mode() -> nix::Result<i32> {
+    prctl(libc::PR_GET_SECCOMP, 0)
+}
+
+/// The name that `ps` shows for this process.
+pub fn set_name(name: &CStr) -> nix::Result<()> {
+    prctl(libc::PR_SET_NAME, name.as_ptr() as libc::c_ulong).map(drop)
+}
+
+/// Adopts orphaned descendants, as pid 1 does.
+pub fn adopt_orphans() -> nix::Result<()> {
+    prctl(libc::PR_SET_CHILD_SUBREAPER, 1).map(drop)
+}
+
+/// A cgroup namespace rooted where this process now is.
+pub fn new_cgroup_namespace() -> nix::Result<()> {
+    // SAFETY: a flag, no memory.
+    Errno::result(unsafe { libc::unshare(libc::CLONE_NEWCGROUP) }).map(drop)
+}
+
+/// The host name of this uts namespace.
+pub fn set_host_name(name: &CStr) -> nix::Result<()> {
+    // SAFETY: the pointer and the length belong together.
+    Errno::result(unsafe { libc::sethostname(name.as_ptr(), name.count_bytes()) }).map(drop)
+}
+
+/// Every signal back to its default action but SIGKILL and SIGSTOP, none blocked: what
+/// a freshly executed program expects.
+pub fn default_signals() -> nix::Result<()> {
+    for signal in 1..=64 {
+        if matches!(signal, libc::SIGKILL | libc::SIGSTOP | 32 | 33) {
+            continue;
+        }
+        // SAFETY: the default action has no handler, so nothing of ours is called.
+        if unsafe { libc::signal(signal, libc::SIG_DFL) } == libc::SIG_ERR {
+            return Err(Errno::last());
+        }
+    }
+    nix::sys::signal::sigprocmask(
+        nix::sys::signal::SigmaskHow::SIG_SETMASK,
+        Some(&nix::sys::signal::SigSet::empty()),
+        None,
+    )
+}
+
+/// Gives a signal an action that calls nothing of ours (default or ignore).
+pub fn set_action(
+    signal: nix::sys::signal::Signal,
+    action: &nix::sys::signal::SigAction,
+) -> nix::Result<()> {
+    debug_assert!(!matches!(
+        action.handler(),
+        nix::sys::signal::SigHandler::Handler(_) | nix::sys::signal::SigHandler::SigAction(_)
+    ));
+    // SAFETY: no handler function is installed, so no code runs in signal context.
+    unsafe { nix::sys::signal::sigaction(signal, action) }.map(drop)
+}
+
+/// Ends this process at once, without running anything of ours.
+pub fn exit_now(status: i32) -> ! {
+    // SAFETY: does not return; no destructors or exit handlers run.
+    unsafe { libc::_exit(status) }
+}
+
+fn prctl(option: i32, argument: libc::c_ulong) -> nix::Result<i32> {
+    const ZERO: libc::c_ulong = 0;
+    // SAFETY: these options take a plain number, or a pointer that lives through the call.
+    Errno::result(unsafe { libc::prctl(option, argument, ZERO, ZERO, ZERO) })
+}
+
+/// The next child that has ended or stopped, with its raw status; `None` when there is
+/// none to report now, or none at all.
+pub fn wait_any() -> nix::Result<Option<(Pid, i32)>> {
+    let mut status = 0;
+    // SAFETY: `status` is writable and outlives the call.
+    let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::WUNTRACED) };
+    match Errno::result(pid) {
+        Ok(0) | Err(Errno::ECHILD) => Ok(None),
+        Ok(pid) => Ok(Some((Pid::from_raw(pid), status))),
+        Err(errno) => Err(errno),
+    }
+}

@@ -1,0 +1,74 @@
+//! The jail checks itself: after every wall is up and before anything foreign runs.
+//!
+//! What can be seen better from outside (that each namespace differs from the parent's)
+//! the supervisor checks before it says `Go`: see [`crate::spawn`].
+
+use std::os::fd::AsFd;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::{Mode, stat};
+use nix::unistd::Pid;
+
+use crate::layout::Layout;
+use crate::mounts::Outside;
+use crate::step::{At, Failure, Step};
+use crate::sys::file::FileId;
+use crate::sys::{capability, process};
+
+/// SECCOMP_MODE_FILTER.
+const FILTER: i32 = 2;
+
+/// The cgroup namespace that this process is in, to be compared later.
+pub fn cgroup_namespace() -> nix::Result<FileId> {
+    stat(c"/proc/self/ns/cgroup").map(|stat| FileId::from(&stat))
+}
+
+/// Looks at each layer; the first that is not as promised is the failure.
+pub fn all(layout: &Layout, outside: &Outside, old_group: FileId) -> Result<(), Failure> {
+    let promised = |kept: nix::Result<bool>, step| match kept {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Errno::EPERM).at(step),
+        Err(errno) => Err(errno).at(step),
+    };
+    promised(capability::usable_are_empty(), Step::VerifyCapabilities)?;
+    promised(capability::bounding_is_empty(), Step::VerifyCapabilities)?;
+    promised(
+        process::has_no_new_privileges(),
+        Step::VerifyNoNewPrivileges,
+    )?;
+    promised(
+        process::seccomp_mode().map(|mode| mode == FILTER),
+        Step::VerifySeccomp,
+    )?;
+    promised(process::is_undumpable(), Step::Undumpable)?;
+    promised(Ok(Pid::this().as_raw() == 1), Step::VerifyNamespace)?;
+    promised(
+        cgroup_namespace().map(|group| group != old_group),
+        Step::VerifyNamespace,
+    )?;
+    promised(
+        stat(c"/").map(|root| FileId::from(&root) == outside.new_root),
+        Step::VerifyRoot,
+    )?;
+    promised(
+        stat(c"/..").map(|above| FileId::from(&above) == outside.new_root),
+        Step::VerifyRoot,
+    )?;
+    promised(
+        stat(c".").map(|here| FileId::from(&here) == layout.working_folder.id),
+        Step::WorkingFolder,
+    )?;
+    promised(landlock_refuses(outside), Step::VerifyLandlock)
+}
+
+/// Whether Landlock holds where the mounts would not: a handle on the old root, kept for
+/// this question, must not be of any use.
+fn landlock_refuses(outside: &Outside) -> nix::Result<bool> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    match openat(outside.old_root.as_fd(), c".", flags, Mode::empty()) {
+        Err(Errno::EACCES) => Ok(true),
+        Err(errno) => Err(errno),
+        Ok(_) => Ok(false),
+    }
+}
