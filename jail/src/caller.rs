@@ -7,10 +7,11 @@ use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use nix::unistd::{getegid, geteuid};
+use nix::unistd::{Gid, Uid, getegid, geteuid, getgid, getuid, setgroups, setresgid, setresuid};
 use sha2::{Digest, Sha256};
 
 use crate::error::Error;
+use crate::sys;
 
 /// A user of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub struct Account {
     pub home: PathBuf,
     /// The login shell.
     pub shell: String,
+    /// `$XDG_STATE_HOME`, where the variable is this account's own.
+    pub state_home: Option<PathBuf>,
 }
 
 impl Account {
@@ -32,13 +35,18 @@ impl Account {
     pub fn own() -> Account {
         let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
         let listed = find(|account| account.uid == uid);
-        let home = std::env::var_os("HOME")
-            .map(PathBuf::from)
-            .filter(|home| home.is_absolute());
+        let variable = |name| {
+            std::env::var_os(name)
+                .map(PathBuf::from)
+                .filter(|path| path.is_absolute())
+        };
+        let home = variable("HOME");
+        let state_home = variable("XDG_STATE_HOME");
         match listed {
             Some(account) => Account {
                 gid,
                 home: home.unwrap_or_else(|| account.home.clone()),
+                state_home,
                 ..account
             },
             None => Account {
@@ -50,6 +58,7 @@ impl Account {
                 gid,
                 home: home.unwrap_or_else(|| PathBuf::from("/")),
                 shell: "/bin/sh".to_owned(),
+                state_home,
             },
         }
     }
@@ -74,6 +83,34 @@ impl Account {
     }
 }
 
+/// The account that the jail runs under: the caller's, or for a root caller the one that
+/// `--user` names, which this process then becomes for good.
+pub fn become_user(name: Option<&str>) -> Result<Account, Error> {
+    if getuid() != geteuid() || getgid() != getegid() {
+        return Err(Error::SetUserId);
+    }
+    let Some(name) = name else {
+        return Ok(Account::own());
+    };
+    if !geteuid().is_root() {
+        return Err(Error::UserNotRoot);
+    }
+    let account = Account::named(name).ok_or_else(|| Error::NoUser {
+        name: name.to_owned(),
+    })?;
+    let (uid, gid) = (Uid::from_raw(account.uid), Gid::from_raw(account.gid));
+    setgroups(&[gid])
+        .and_then(|()| setresgid(gid, gid, gid))
+        .and_then(|()| setresuid(uid, uid, uid))
+        // A change of user closes /proc/self to its owner; the maps are written there.
+        .and_then(|()| sys::process::dumpable())
+        .map_err(|errno| Error::Become {
+            name: name.to_owned(),
+            errno,
+        })?;
+    Ok(account)
+}
+
 fn find(wanted: impl Fn(&Account) -> bool) -> Option<Account> {
     let users = fs::read_to_string("/etc/passwd").ok()?;
     users.lines().filter_map(account).find(wanted)
@@ -90,6 +127,7 @@ fn account(line: &str) -> Option<Account> {
         gid: gid.parse().ok()?,
         home: PathBuf::from(home),
         shell: (*shell).to_owned(),
+        state_home: None,
     })
 }
 
@@ -109,9 +147,9 @@ pub struct State(PathBuf);
 impl State {
     /// `$XDG_STATE_HOME/sjail`, by default `~/.local/state/sjail`.
     pub fn of(account: &Account) -> State {
-        let base = std::env::var_os("XDG_STATE_HOME")
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
+        let base = account
+            .state_home
+            .clone()
             .unwrap_or_else(|| account.home.join(".local/state"));
         State(base.join("sjail"))
     }

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
+use nix::sys::signal::SigSet;
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, setpgid, setsid, write};
 
@@ -33,6 +34,8 @@ pub struct Child<'a> {
     pub streams: &'a Streams,
     /// Pid 1's end of the channel.
     pub channel: &'a Inside,
+    /// The signals that the caller had blocked.
+    pub mask: SigSet,
 }
 
 /// Builds the jail, starts the command in it and stays as its first process.
@@ -207,7 +210,7 @@ impl Command<'_> {
             file::install(from, number as RawFd).at(Step::Streams)?;
         }
         file::close_on_exec_from(3).at(Step::Descriptors)?;
-        process::default_signals().at(Step::Streams)
+        process::callers_signals(&self.child.mask).at(Step::Streams)
     }
 }
 

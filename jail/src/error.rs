@@ -32,6 +32,40 @@ pub enum Error {
         /// Which one.
         name: &'static str,
     },
+    /// The binary is set-user-id.
+    #[error("sjail is installed set-user-id, which it must never be: chmod u-s,g-s its file")]
+    SetUserId,
+    /// `--user` by somebody who is not root.
+    #[error("--user needs a root caller: you are what you are")]
+    UserNotRoot,
+    /// `--user` with an unknown name.
+    #[error("there is no user `{name}` in /etc/passwd")]
+    NoUser {
+        /// As it was typed.
+        name: String,
+    },
+    /// Becoming another user failed.
+    #[error("becoming user {name} failed: {errno}")]
+    Become {
+        /// As it was typed.
+        name: String,
+        /// Why.
+        errno: Errno,
+    },
+    /// `--status-fd` names no open descriptor.
+    #[error("--status-fd {number}: {errno}; open it in the calling shell, as in 3>result.json")]
+    StatusFd {
+        /// As it was typed.
+        number: i32,
+        /// Why not.
+        errno: Errno,
+    },
+    /// A limit that was asked for cannot be held.
+    #[error("{text}. Leave the limit out, or --allow-degraded goes on without it")]
+    Unheld {
+        /// Which, and why.
+        text: String,
+    },
     /// The working folder is gone or out of reach.
     #[error(
         "the working folder cannot be found ({errno}): it was deleted, or a folder above it is closed to you; cd to another one"

@@ -20,6 +20,8 @@ mod limits;
 mod mounts;
 mod outcome;
 mod output;
+mod report;
+mod request;
 mod result;
 mod run;
 mod seccomp;
@@ -67,11 +69,5 @@ fn run(words: Vec<OsString>) -> ExitCode {
             };
         }
     };
-    match run::run(&args) {
-        Ok(code) => ExitCode::from(code),
-        Err(error) => {
-            eprintln!("sjail: {error}");
-            ExitCode::from(error.exit().code())
-        }
-    }
+    ExitCode::from(run::run(&args))
 }

@@ -85,11 +85,13 @@ pub enum Start {
 }
 
 /// Clones pid 1 of the jail and gathers its handles. With a limits group (the
-/// descriptor of a cgroup v2 folder) the jail is born in it.
+/// descriptor of a cgroup v2 folder) the jail is born in it. The command gets the signal
+/// mask that sjail itself was started with.
 pub fn spawn(
     layout: &Layout,
     streams: &Streams,
     group: Option<BorrowedFd<'_>>,
+    mask: SigSet,
 ) -> Result<Jail, Error> {
     let (outside, inside) = channel::pair().map_err(Error::Channel)?;
     let mut stack = Stack::new();
@@ -97,6 +99,7 @@ pub fn spawn(
         layout,
         streams,
         channel: &inside,
+        mask,
     };
     default_child_signal()?;
     match into_namespaces(namespaces(layout.network), group).map_err(Error::Clone)? {

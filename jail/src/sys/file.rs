@@ -164,3 +164,17 @@ pub fn standard(number: RawFd) -> BorrowedFd<'static> {
     // SAFETY: 0, 1 and 2 are open for the whole life of the process.
     unsafe { BorrowedFd::borrow_raw(number) }
 }
+
+/// Takes over a descriptor that the caller handed us by its number (`--status-fd`): a
+/// close-on-exec copy, so that nothing inside inherits it. The original is closed unless
+/// it is a standard stream.
+pub fn adopt(number: RawFd) -> nix::Result<OwnedFd> {
+    // SAFETY: a copy of a descriptor by number; EBADF if there is none.
+    let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
+    let copy = Errno::result(copy)?;
+    if number > 2 {
+        close_range(number as u32, number as u32)?;
+    }
+    // SAFETY: the copy is fresh and ours alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}

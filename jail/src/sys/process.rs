@@ -3,6 +3,9 @@
 use std::ffi::CStr;
 
 use nix::errno::Errno;
+use nix::sys::signal::{
+    SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, sigaction, sigprocmask,
+};
 use nix::unistd::Pid;
 
 /// Asks to be killed when the parent ends.
@@ -23,6 +26,11 @@ pub fn has_no_new_privileges() -> nix::Result<bool> {
 /// Takes this process out of reach of ptrace and `/proc/PID/mem` of its equals.
 pub fn undumpable() -> nix::Result<()> {
     prctl(libc::PR_SET_DUMPABLE, 0).map(drop)
+}
+
+/// Undoes what a change of user does to this process: its `/proc` files are its own again.
+pub fn dumpable() -> nix::Result<()> {
+    prctl(libc::PR_SET_DUMPABLE, 1).map(drop)
 }
 
 /// Whether [`undumpable`] is in force.
@@ -57,36 +65,24 @@ pub fn set_host_name(name: &CStr) -> nix::Result<()> {
     Errno::result(unsafe { libc::sethostname(name.as_ptr(), name.count_bytes()) }).map(drop)
 }
 
-/// Every signal back to its default action but SIGKILL and SIGSTOP, none blocked: what
-/// a freshly executed program expects.
-pub fn default_signals() -> nix::Result<()> {
-    for signal in 1..=64 {
-        if matches!(signal, libc::SIGKILL | libc::SIGSTOP | 32 | 33) {
-            continue;
-        }
-        // SAFETY: the default action has no handler, so nothing of ours is called.
-        if unsafe { libc::signal(signal, libc::SIG_DFL) } == libc::SIG_ERR {
-            return Err(Errno::last());
-        }
-    }
-    nix::sys::signal::sigprocmask(
-        nix::sys::signal::SigmaskHow::SIG_SETMASK,
-        Some(&nix::sys::signal::SigSet::empty()),
-        None,
-    )
+/// Gives a program about to be executed the signals that the caller had: its mask, and
+/// the two actions that sjail and its runtime changed. What the caller ignores (nohup)
+/// stays ignored.
+pub fn callers_signals(mask: &SigSet) -> nix::Result<()> {
+    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    set_action(Signal::SIGPIPE, &default)?;
+    set_action(Signal::SIGCHLD, &default)?;
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(mask), None)
 }
 
 /// Gives a signal an action that calls nothing of ours (default or ignore).
-pub fn set_action(
-    signal: nix::sys::signal::Signal,
-    action: &nix::sys::signal::SigAction,
-) -> nix::Result<()> {
+pub fn set_action(signal: Signal, action: &SigAction) -> nix::Result<()> {
     debug_assert!(!matches!(
         action.handler(),
-        nix::sys::signal::SigHandler::Handler(_) | nix::sys::signal::SigHandler::SigAction(_)
+        SigHandler::Handler(_) | SigHandler::SigAction(_)
     ));
     // SAFETY: no handler function is installed, so no code runs in signal context.
-    unsafe { nix::sys::signal::sigaction(signal, action) }.map(drop)
+    unsafe { sigaction(signal, action) }.map(drop)
 }
 
 /// Ends this process at once, without running anything of ours.

@@ -1,0 +1,203 @@
+//! What sjail says about a run: notes on standard error, the result object where asked.
+
+use std::fs::File;
+use std::io::Write;
+
+use sjail_policy::plan::{Degraded, Plan};
+use sjail_policy::show;
+
+use crate::cli::RunArgs;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::layout::{Layout, NetworkSpace};
+use crate::limits::{Limits, Unheld};
+use crate::outcome::Outcome;
+use crate::result::{Isolation, Output, RunId, RunResult, Status, Usage};
+use crate::sys;
+
+/// One run's words.
+#[derive(Debug)]
+pub struct Report {
+    id: RunId,
+    command: String,
+    notes: Notes,
+    sink: Sink,
+    isolation: Isolation,
+}
+
+/// Whether notes are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Notes {
+    Told,
+    Quiet,
+}
+
+/// Where the result object goes.
+#[derive(Debug)]
+enum Sink {
+    Nowhere,
+    /// Standard output (`--json`).
+    Output,
+    /// A descriptor of the caller's (`--status-fd`).
+    Descriptor(File),
+}
+
+impl Report {
+    /// For a run that was asked for like this.
+    pub fn new(args: &RunArgs) -> Result<Report, Error> {
+        let sink = match args.status_fd {
+            Some(number) => Sink::Descriptor(
+                sys::file::adopt(number)
+                    .map_err(|errno| Error::StatusFd { number, errno })?
+                    .into(),
+            ),
+            None if args.json => Sink::Output,
+            None => Sink::Nowhere,
+        };
+        Ok(Report {
+            id: RunId::fresh(),
+            command: command(args),
+            notes: if args.quiet {
+                Notes::Quiet
+            } else {
+                Notes::Told
+            },
+            sink,
+            isolation: Isolation::default(),
+        })
+    }
+
+    /// The name of the run.
+    pub fn id(&self) -> &RunId {
+        &self.id
+    }
+
+    /// Says something in passing.
+    pub fn note(&self, text: &str) {
+        if self.notes == Notes::Told {
+            eprintln!("sjail: {text}");
+        }
+    }
+
+    /// Limits that nobody can hold: refused, or said.
+    pub fn unheld(&mut self, plan: &Plan, unheld: &[Unheld]) -> Result<(), Error> {
+        for limit in unheld {
+            let text = format!("{} is not enforced: {}", limit.flag, limit.why);
+            if plan.degraded == Degraded::Refused {
+                return Err(Error::Unheld { text });
+            }
+            self.note(&text);
+            self.isolation.degraded.push(text);
+        }
+        Ok(())
+    }
+
+    /// What will hold the command; all of it is verified before it starts.
+    pub fn prepared(&mut self, layout: &Layout, limits: &Limits) {
+        let mut layers: Vec<String> = ["user", "mount", "pid", "ipc", "uts", "cgroup"]
+            .map(|name| format!("{name} namespace"))
+            .into();
+        if layout.network == NetworkSpace::Own {
+            layers.push("network namespace".to_owned());
+        }
+        layers.extend(["no capabilities", "no_new_privs", "seccomp allow list"].map(str::to_owned));
+        layers.push(format!("Landlock ABI {}", layout.rules.abi));
+        self.isolation.layers = layers;
+        self.isolation.limits = limits.report();
+    }
+
+    /// The command ran.
+    pub fn ended(mut self, outcome: Outcome) -> u8 {
+        if let Some(cause) = &outcome.cause {
+            eprintln!("sjail: {cause}");
+        }
+        let code = outcome.exit_code();
+        let result = RunResult {
+            status: outcome.word(),
+            exit_code: code,
+            signal: outcome.signal(),
+            reason: outcome.cause.map(|cause| cause.to_string()),
+            duration_ms: outcome.duration.as_millis().try_into().unwrap_or(u64::MAX),
+            truncated: outcome.output.truncated(),
+            output: outcome.output,
+            usage: outcome.usage,
+            ..self.blank(Status::Completed)
+        };
+        self.deliver(&result);
+        code
+    }
+
+    /// The command was not started.
+    pub fn failed(mut self, error: &Error) -> u8 {
+        eprintln!("sjail: {error}");
+        let code = error.exit().code();
+        let status = if code == Exit::Blocked.code() {
+            Status::Blocked
+        } else {
+            Status::Failed
+        };
+        let result = RunResult {
+            exit_code: code,
+            reason: Some(error.to_string()),
+            ..self.blank(status)
+        };
+        self.deliver(&result);
+        code
+    }
+
+    fn blank(&self, status: Status) -> RunResult {
+        RunResult {
+            id: self.id.clone(),
+            status,
+            command: self.command.clone(),
+            risk_level: None,
+            risk_reasons: Vec::new(),
+            decision: None,
+            rule: None,
+            exit_code: 0,
+            signal: None,
+            reason: None,
+            duration_ms: 0,
+            output: Output::default(),
+            truncated: false,
+            usage: Usage::default(),
+            isolation: self.isolation.clone(),
+            denials: Vec::new(),
+            network: Vec::new(),
+            changes: Vec::new(),
+            auto_exec: Vec::new(),
+            approval: None,
+        }
+    }
+
+    fn deliver(&mut self, result: &RunResult) {
+        let write = |sink: &mut dyn Write| -> std::io::Result<()> {
+            serde_json::to_writer(&mut *sink, result)?;
+            sink.write_all(b"\n")?;
+            sink.flush()
+        };
+        let done = match &mut self.sink {
+            Sink::Nowhere => Ok(()),
+            Sink::Output => write(&mut std::io::stdout().lock()),
+            Sink::Descriptor(file) => write(file),
+        };
+        if let Err(error) = done {
+            eprintln!("sjail: the result object could not be written: {error}");
+        }
+    }
+}
+
+/// The command as a person would type it.
+fn command(args: &RunArgs) -> String {
+    match &args.line {
+        Some(line) => show::inert(line.as_encoded_bytes()),
+        None => {
+            let words: Vec<String> = args
+                .command
+                .iter()
+                .map(|word| show::inert(word.as_encoded_bytes()))
+                .collect();
+            shell_words::join(words)
+        }
+    }
+}
