@@ -28,6 +28,8 @@ pub struct Account {
     pub shell: String,
     /// `$XDG_STATE_HOME`, where the variable is this account's own.
     pub state_home: Option<PathBuf>,
+    /// `$XDG_CONFIG_HOME`, likewise.
+    pub config_home: Option<PathBuf>,
 }
 
 impl Account {
@@ -42,11 +44,13 @@ impl Account {
         };
         let home = variable("HOME");
         let state_home = variable("XDG_STATE_HOME");
+        let config_home = variable("XDG_CONFIG_HOME");
         match listed {
             Some(account) => Account {
                 gid,
                 home: home.unwrap_or_else(|| account.home.clone()),
                 state_home,
+                config_home,
                 ..account
             },
             None => Account {
@@ -59,6 +63,7 @@ impl Account {
                 home: home.unwrap_or_else(|| PathBuf::from("/")),
                 shell: "/bin/sh".to_owned(),
                 state_home,
+                config_home,
             },
         }
     }
@@ -128,6 +133,7 @@ fn account(line: &str) -> Option<Account> {
         home: PathBuf::from(home),
         shell: (*shell).to_owned(),
         state_home: None,
+        config_home: None,
     })
 }
 

@@ -88,17 +88,16 @@ pub enum Error {
         /// The folder.
         path: PathBuf,
     },
-    /// No profile of that name.
-    #[error("there is no profile `{name}`; there are {}", profiles())]
-    NoProfile {
-        /// As it was typed.
-        name: String,
-    },
-    /// A `--bind` that cannot be read.
-    #[error("--bind {}: write SOURCE:DESTINATION:ro or SOURCE:DESTINATION:rw, the destination absolute", text.display())]
-    BadBind {
-        /// As it was typed.
-        text: OsString,
+    /// The policy says no, or cannot be read.
+    #[error("{0}")]
+    Policy(#[from] sjail_policy::config::Error),
+    /// A policy file is there but cannot be read.
+    #[error("the policy file {} cannot be read: {error}; without it nothing is run", path.display())]
+    PolicyFile {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        error: std::io::Error,
     },
     /// A path of the host could not be looked at.
     #[error("{} cannot be shown in the jail: {error}", path.display())]
@@ -238,6 +237,7 @@ impl Error {
         match self {
             Error::NotFound { .. } | Error::NoInterpreter { .. } => Exit::NotFound,
             Error::NotExecutable { .. } => Exit::NotExecutable,
+            Error::Policy(error) if error.is_refusal() => Exit::Blocked,
             Error::SetUp(failure) | Error::Step { failure, .. } => {
                 match (failure.step, Errno::from_raw(failure.errno)) {
                     (Step::OpenProgram | Step::Exec, Errno::ENOENT) => Exit::NotFound,
@@ -275,12 +275,4 @@ fn namespaces_refused(errno: Errno) -> String {
     format!(
         "creating the jail's namespaces failed ({errno}): {why}. The way out: {fix}; or --allow-degraded, which goes on with less"
     )
-}
-
-fn profiles() -> String {
-    let names: Vec<&str> = sjail_policy::profile::Profile::all()
-        .iter()
-        .map(|profile| profile.name)
-        .collect();
-    names.join(", ")
 }

@@ -27,6 +27,7 @@ mod run;
 mod seccomp;
 mod sentence;
 mod signals;
+mod sources;
 mod spawn;
 mod stdio;
 mod step;

@@ -39,7 +39,11 @@ fn attempt(args: &RunArgs, report: &mut Report) -> Result<Outcome, Error> {
         report
             .note("the command runs as root inside the jail; --user NAME runs it as somebody else");
     }
-    let plan = request::plan(args, &account)?;
+    let request = request::read(args, &account)?;
+    for notice in &request.loaded.notices {
+        report.note(&notice.to_string());
+    }
+    let plan = request.plan;
     let host = host(account, &plan)?;
 
     let mut note = Noted::default();

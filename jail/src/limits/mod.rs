@@ -172,7 +172,7 @@ impl Wanted {
 
 /// The machine's memory in bytes. sysconf asks the kernel by one call; reading
 /// /proc/meminfo would take it twenty times as long.
-fn machine_memory() -> Option<u64> {
+pub fn machine_memory() -> Option<u64> {
     use nix::unistd::{SysconfVar, sysconf};
     let value = |name| u64::try_from(sysconf(name).ok()??).ok();
     Some(value(SysconfVar::_PHYS_PAGES)? * value(SysconfVar::PAGE_SIZE)?)

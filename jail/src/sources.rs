@@ -1,0 +1,141 @@
+//! Gathering the policy: the system's file, the user's, the workspace's.
+//!
+//! Usually none of them exists, and then this costs four looks.
+
+use std::fs::{self, File, Metadata};
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use sjail_policy::config::{
+    CommandLine, Format, GroupMembers, Holder, HolderKind, MAX_FILE, PolicyFile, Sources, Trust,
+    WorkspaceFile,
+};
+
+use crate::caller::Account;
+use crate::error::Error;
+
+/// The policy of the whole machine.
+const SYSTEM: &str = "/etc/sjail/policy.toml";
+
+/// Reads every policy file that there is.
+pub fn gather(
+    account: &Account,
+    workspace: &Path,
+    command_line: CommandLine,
+) -> Result<Sources, Error> {
+    let mut sources = Sources {
+        system: trusted(Path::new(SYSTEM), account)?,
+        user: trusted(&account.config_home().join("sjail/policy.toml"), account)?,
+        workspace: Vec::new(),
+        command_line,
+        uid: account.uid,
+        machine_memory: crate::limits::machine_memory(),
+    };
+    for (name, format) in [
+        ("sjail.toml", Format::Toml),
+        ("SANDBOX.md", Format::Markdown),
+    ] {
+        let path = workspace.join(name);
+        if let Some((_, text)) = read(&path)? {
+            sources.workspace.push(WorkspaceFile {
+                path: path.into(),
+                text,
+                format,
+                trust: Trust::Untrusted,
+            });
+        }
+    }
+    Ok(sources)
+}
+
+fn trusted(path: &Path, account: &Account) -> Result<Option<PolicyFile>, Error> {
+    let Some((_, text)) = read(path)? else {
+        return Ok(None);
+    };
+    let failed = |error| Error::PolicyFile {
+        path: path.to_owned(),
+        error,
+    };
+    let real = fs::canonicalize(path).map_err(failed)?;
+    let mut holders = Vec::new();
+    for (index, holder) in real.ancestors().enumerate() {
+        let meta = fs::symlink_metadata(holder).map_err(failed)?;
+        holders.push(Holder {
+            path: holder.into(),
+            uid: meta.uid(),
+            mode: meta.mode(),
+            group: members(&meta, account),
+            kind: if index == 0 {
+                HolderKind::File
+            } else {
+                HolderKind::Folder
+            },
+        });
+    }
+    Ok(Some(PolicyFile {
+        path: path.into(),
+        text,
+        holders,
+    }))
+}
+
+/// Whether a group is its user's alone: root's, or the one that bears the user's name and
+/// has no further members.
+fn members(meta: &Metadata, account: &Account) -> GroupMembers {
+    if meta.gid() == 0 {
+        return GroupMembers::OwnerOnly;
+    }
+    let groups = fs::read_to_string("/etc/group").unwrap_or_default();
+    let own = groups.lines().any(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        matches!(fields.as_slice(), [name, _, gid, users]
+            if *name == account.name
+                && gid.parse() == Ok(meta.gid())
+                && (users.is_empty() || *users == account.name))
+    });
+    if own {
+        GroupMembers::OwnerOnly
+    } else {
+        GroupMembers::Others
+    }
+}
+
+/// A regular file's contents; `None` when there is no such file. A link is not followed
+/// in a workspace's stead: what is read is what is named.
+fn read(path: &Path) -> Result<Option<(Metadata, Vec<u8>)>, Error> {
+    let failed = |error| Error::PolicyFile {
+        path: path.to_owned(),
+        error,
+    };
+    let file = File::options()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path);
+    let file = match file {
+        Ok(file) => file,
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR)) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(failed(error)),
+    };
+    let meta = file.metadata().map_err(failed)?;
+    if !meta.is_file() {
+        return Err(failed(std::io::Error::other("it is not a regular file")));
+    }
+    let mut text = Vec::new();
+    // One byte more than allowed, so that the reader of the text can say it is too long.
+    file.take(MAX_FILE as u64 + 1)
+        .read_to_end(&mut text)
+        .map_err(failed)?;
+    Ok(Some((meta, text)))
+}
+
+impl Account {
+    /// `$XDG_CONFIG_HOME`, by default `~/.config`.
+    fn config_home(&self) -> PathBuf {
+        self.config_home
+            .clone()
+            .unwrap_or_else(|| self.home.join(".config"))
+    }
+}
