@@ -87,7 +87,7 @@ pub fn prepare(output: Output) -> Result<(Streams, Held), Errno> {
         start,
         ends,
         window: look.map(|(size, _)| size),
-        termios: look.map(|(_, settings)| settings),
+        termios: look.and_then(|(_, settings)| settings),
     };
     let held = Held {
         terminal,

@@ -29,6 +29,8 @@ pub struct Terminal {
     /// Opened anew where possible, so that reading never blocks and nobody else's
     /// descriptor changes its mode.
     keyboard: Option<OwnedFd>,
+    /// Whether that worked: only then reading never blocks.
+    keyboard_is_own: bool,
     screen: Outlet,
     mode: Hold,
     /// The settings to go back to.
@@ -102,14 +104,15 @@ impl Terminal {
         let path = format!("/proc/self/fd/{}", device.as_raw_fd());
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC | OFlag::O_NOCTTY;
         let copy = || device.try_clone_to_owned().map_err(|_| Errno::EMFILE);
-        let keyboard = match open(path.as_str(), flags, Mode::empty()) {
-            Ok(keyboard) => keyboard,
+        let (keyboard, keyboard_is_own) = match open(path.as_str(), flags, Mode::empty()) {
+            Ok(keyboard) => (keyboard, true),
             // Another user's terminal (after su): as it is, then.
-            Err(_) => copy()?,
+            Err(_) => (copy()?, false),
         };
         Ok(Terminal {
             device: copy()?,
             keyboard: Some(keyboard),
+            keyboard_is_own,
             screen: Outlet::to(screen)?,
             mode: Hold::Detached,
             settings,
@@ -118,15 +121,18 @@ impl Terminal {
         })
     }
 
-    /// What the pty inside starts with: the same size and settings.
-    pub fn look(&self) -> (WindowSize, libc::termios) {
+    /// What the pty inside starts with: the same size and settings. In the background the
+    /// settings are those of whoever has the foreground (a shell's line editor), so the
+    /// pty keeps the kernel's own.
+    pub fn look(&self) -> (WindowSize, Option<libc::termios>) {
         let size = tty::window_size(&self.device).unwrap_or(WindowSize {
             ws_row: 24,
             ws_col: 80,
             ws_xpixel: 0,
             ws_ypixel: 0,
         });
-        (size, self.settings)
+        let ours = self.standing() == Standing::Ours;
+        (size, ours.then_some(self.settings))
     }
 
     /// In whose hands the terminal is now.
@@ -151,6 +157,7 @@ impl Terminal {
 
     /// Makes the terminal raw and gives its size to the pty.
     pub fn attach(&mut self) {
+        self.take_typed_ahead();
         if self.mode == Hold::Detached
             && let Ok(settings) = tty::attributes(&self.device)
             && tty::set_attributes(&self.device, &tty::raw(&settings)).is_ok()
@@ -222,6 +229,31 @@ impl Terminal {
                 Err(_) => self.hang_up(),
             },
             Side::Master => self.show(buffer),
+        }
+    }
+
+    /// Whole lines that were typed before the terminal went raw. They must be read while
+    /// it is not: an end of file (Ctrl-D) among them would come out as a null byte.
+    fn take_typed_ahead(&mut self) {
+        let (Some(keyboard), Some(pty), Hold::Detached) =
+            (&self.keyboard, &mut self.pty, self.mode)
+        else {
+            return;
+        };
+        if self.settings.c_lflag & libc::ICANON == 0 || !self.keyboard_is_own {
+            return;
+        }
+        let mut line = [0; 4096];
+        // More than the kernel holds back for anybody.
+        for _ in 0..64 {
+            let sent = match read(keyboard, &mut line) {
+                Ok(0) => pty.keys.push(&[self.settings.c_cc[libc::VEOF]]),
+                Ok(length) => pty.keys.push(&line[..length]),
+                Err(_) => return,
+            };
+            if sent.is_err() {
+                return;
+            }
         }
     }
 

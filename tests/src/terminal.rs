@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::pty::{Winsize, openpty};
 use nix::sys::termios::{Termios, tcgetattr};
@@ -31,6 +32,10 @@ impl Terminal {
     pub(crate) fn start(mut command: Command, shown: Vec<OsString>) -> Verdict<Terminal> {
         let pair = openpty(&size(24, 80), None)?;
         let slave = pair.slave;
+        // A program that held the test's own end would never see a hangup.
+        for end in [pair.master.as_fd(), slave.as_fd()] {
+            fcntl(end, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
+        }
         command
             .stdin(Stdio::from(slave.try_clone()?))
             .stdout(Stdio::from(slave.try_clone()?))

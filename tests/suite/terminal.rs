@@ -195,7 +195,8 @@ fn stop_and_foreground(scene: &Scene) -> Verdict {
 
 fn stop_and_background(scene: &Scene) -> Verdict {
     let mut shell = shell(scene)?;
-    shell.line("j -- sh -c 'n=0; while sleep 0.2; do n=$((n+1)); echo $n > count; done'")?;
+    // Not dash: it starts programs by vfork, and is not stopped while its child is.
+    shell.line("j -- bash -c 'n=0; while sleep 0.2; do n=$((n+1)); echo $n > count; done'")?;
     let count = scene.workspace().join("count");
     wait::until_true("it counts", || count.exists())?;
     shell.send("\x1a")?;
@@ -217,7 +218,7 @@ fn stop_and_background(scene: &Scene) -> Verdict {
     shell.line("echo still-$((1+1))")?;
     shell.expect("still-2")?;
     shell.line("fg")?;
-    shell.expect("j --")?;
+    shell.expect("run --no-broker")?;
     shell.send("\x03")?;
     shell.expect("ready> ")?;
     assert_eq!(code(&mut shell)?, "130");
@@ -273,10 +274,10 @@ fn a_pager_reads_keys_while_its_input_is_a_pipe(scene: &Scene) -> Verdict {
 fn an_interrupt_ends_a_pipeline(scene: &Scene) -> Verdict {
     let mut shell = shell(scene)?;
     shell.line("j -- sh -c 'echo begun >&2; sleep 100; echo not-reached' | cat")?;
+    shell.expect("| cat\r\n")?;
     shell.expect("begun")?;
     shell.send("\x03")?;
     shell.expect("ready> ")?;
-    shell.line("echo ${PIPESTATUS[0]}.")?;
     assert!(!shell.screen().contains("not-reached\r"));
     leave(shell)
 }
@@ -315,11 +316,11 @@ fn nothing_is_lost_on_the_way_in(scene: &Scene) -> Verdict {
 }
 
 fn restored_after_each_way_to_end(scene: &Scene) -> Verdict {
-    let raw = "stty raw -echo; echo ready; ";
+    let raw = "stty raw -echo; echo ready; head -c 1 > /dev/null; ";
     for (options, script, signal) in [
         (vec![], "exit 3", None),
         (vec![], "kill -SEGV $$", None),
-        (vec!["--timeout", "300ms"], "exec sleep 100", None),
+        (vec!["--timeout", "2s"], "exec sleep 100", None),
         (vec![], "exec sleep 100", Some(Signal::SIGTERM)),
         (vec![], "exec sleep 100", Some(Signal::SIGHUP)),
         (vec![], "exec sleep 100", Some(Signal::SIGINT)),
@@ -334,8 +335,9 @@ fn restored_after_each_way_to_end(scene: &Scene) -> Verdict {
         let before = run.settings()?;
         run.expect("ready")?;
         assert!(!lines_and_echo(&run.settings()?), "the terminal is not raw");
-        if let Some(signal) = signal {
-            kill(run.pid(), signal)?;
+        match signal {
+            Some(signal) => kill(run.pid(), signal)?,
+            None => run.send("x")?,
         }
         let status = run.finish()?;
         let after = run.settings()?;
