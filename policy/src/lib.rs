@@ -7,7 +7,6 @@
 
 pub mod bytes;
 pub mod classify;
-#[allow(dead_code)] // the classifier that reads these tables follows
 mod command;
 pub mod config;
 pub mod duration;

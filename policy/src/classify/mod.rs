@@ -3,34 +3,87 @@
 //! [`classify`] and [`classify_argv`] are the only doors. They never fail: what cannot be
 //! understood is at least [`Risk::Dangerous`], with the reason.
 
+mod assigned;
+mod bomb;
 mod context;
-mod verdict;
+pub(crate) mod draft;
+pub(crate) mod expand;
+pub(crate) mod flow;
+pub(crate) mod given;
+pub(crate) mod harm;
+pub(crate) mod judge;
+pub(crate) mod place;
+pub(crate) mod redirect;
+pub(crate) mod state;
+pub(crate) mod verdict;
+mod walk;
 
 pub use context::Context;
 pub use verdict::{Arg, Classification, Opaque, Program, Redirect, RedirectKind, SimpleCommand};
 
+use crate::effect::Span;
 use crate::risk::Risk;
+use crate::shell;
+use given::Given;
+use judge::{Call, Judge};
 
 /// What a shell line does, and how risky that is.
 pub fn classify(line: &[u8], context: &Context) -> Classification {
-    let _ = context;
-    Classification::unknown(
-        &String::from_utf8_lossy(line),
-        Risk::Dangerous,
-        "The line was not understood",
-    )
+    guarded(line.len(), || {
+        let script = shell::parse(line);
+        let mut judge = Judge::new(context);
+        let mut state = judge.fresh_state();
+        let call = Call {
+            span: Span::new(0, line.len()),
+            ..Call::default()
+        };
+        judge.script(&script, &mut state, &call);
+        judge.uncalled_functions(&mut state, &call);
+        judge.finish()
+    })
 }
 
 /// What an argument vector does when it is executed without a shell.
 pub fn classify_argv<A: AsRef<[u8]>>(argv: &[A], context: &Context) -> Classification {
-    let _ = context;
-    let line: Vec<String> = argv
-        .iter()
-        .map(|arg| String::from_utf8_lossy(arg.as_ref()).into_owned())
-        .collect();
-    Classification::unknown(
-        &line.join(" "),
-        Risk::Dangerous,
-        "The line was not understood",
-    )
+    let mut args = Vec::with_capacity(argv.len());
+    let mut at = 0;
+    for arg in argv {
+        let text = String::from_utf8_lossy(arg.as_ref()).into_owned();
+        let end = at + arg.as_ref().len();
+        args.push(Given::known(text, Span::new(at, end)));
+        at = end + 1;
+    }
+    let length = at.saturating_sub(1);
+    if length > shell::MAX_LENGTH * 32 {
+        return Classification::unknown("", Risk::Dangerous, "Too long to judge");
+    }
+    guarded(length, || {
+        let mut judge = Judge::new(context);
+        let mut state = judge.fresh_state();
+        let call = Call {
+            args,
+            span: Span::new(0, length),
+            // No shell: neither builtins nor functions.
+            ..Call::default()
+        };
+        judge.invoke(&mut state, &call);
+        judge.finish()
+    })
+}
+
+/// An error of our own is never a pass: whatever panics is dangerous.
+///
+/// Where a panic ends the process (release builds abort) there is no answer at all, and no
+/// answer never lets a command run.
+fn guarded(length: usize, judge: impl FnOnce() -> Classification) -> Classification {
+    let judged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(judge));
+    judged.unwrap_or_else(|_| Classification {
+        risk: Risk::Dangerous,
+        reasons: vec!["The classifier failed".to_owned()],
+        commands: Vec::new(),
+        opaque: vec![Opaque {
+            why: "The classifier failed".to_owned(),
+            span: Span::new(0, length),
+        }],
+    })
 }

@@ -1,3 +1,251 @@
-//! Commands: what is known of programs, and how their arguments are read.
+//! Judges one command by what is known of its program: options, sub-commands, arguments.
 
+mod act;
+pub(crate) mod builtin;
+mod code;
+mod container;
+mod files;
+mod git;
+mod install;
 pub(crate) mod knowledge;
+mod network;
+mod options;
+mod roles;
+mod run;
+mod script;
+mod search;
+mod service;
+mod url;
+mod verbs;
+mod wrapper;
+
+use crate::classify::draft::Draft;
+use crate::classify::flow::{Flow, Sources};
+use crate::classify::harm::{Touch, touch};
+use crate::classify::judge::{Call, Judge};
+use crate::classify::redirect::is_connection;
+use crate::classify::state::State;
+use crate::classify::verdict::RedirectKind;
+use crate::effect::{Action, Place};
+use crate::risk::Risk;
+
+use act::Act;
+use knowledge::{Handler, Modifiers, Output, Role, Spec, Unknown};
+
+pub(crate) use builtin::is_builtin;
+
+/// Judges a command; gives back what it prints.
+pub(crate) fn judge(
+    judge: &mut Judge<'_>,
+    state: &mut State,
+    call: &Call,
+    draft: &mut Draft,
+    spec: Option<&'static Spec>,
+) -> Flow {
+    if !draft.program.trusted {
+        draft.raise(Risk::Normal);
+        run::file(judge, state, call, draft, &call.args[0], None);
+    }
+    let Some(spec) = spec else {
+        draft.raise(Risk::Normal);
+        verbs::unknown_program(call, draft);
+        return Flow::of(Sources::PROGRAM);
+    };
+    let mut act = Act::new(judge, state, call, draft, spec);
+    if act.reading.modifiers.has(Modifiers::INFO) {
+        return Flow::of(Sources::PROGRAM);
+    }
+    act.change_folder();
+    let flow = handle(&mut act);
+    if act.reading.modifiers.has(Modifiers::CALM) {
+        act.draft.calm();
+    }
+    flow
+}
+
+/// What tables cannot express is done by a function of its own; the rest by [`describe`].
+fn handle(act: &mut Act<'_, '_>) -> Flow {
+    match act.spec.handler {
+        Handler::None => describe(act),
+        Handler::Alias => builtin::alias(act),
+        Handler::Awk => script::awk(act),
+        Handler::Cd => builtin::cd(act),
+        Handler::Chmod => files::chmod(act),
+        Handler::Container => container::run(act),
+        Handler::Crontab => service::crontab(act),
+        Handler::Curl => network::curl(act),
+        Handler::Dd => files::dd(act),
+        Handler::Declare => builtin::declare(act),
+        Handler::Echo => builtin::echo(act),
+        Handler::Env => wrapper::env(act),
+        Handler::Eval => builtin::eval(act),
+        Handler::Exec => builtin::exec(act),
+        Handler::Find => search::find(act),
+        Handler::Git => git::git(act),
+        Handler::Install => install::install(act),
+        Handler::Interpreter => run::interpreter(act),
+        Handler::Kill => service::kill(act),
+        Handler::Netcat => network::netcat(act),
+        Handler::Openssl => network::openssl(act),
+        Handler::Parallel => wrapper::parallel(act),
+        Handler::Printf => builtin::printf(act),
+        Handler::Read => builtin::read(act),
+        Handler::Rm => files::rm(act),
+        Handler::Rsync => network::rsync(act),
+        Handler::Sed => script::sed(act),
+        Handler::Service => service::service(act),
+        Handler::Set => builtin::set(act),
+        Handler::Shell => run::shell(act),
+        Handler::Socat => network::socat(act),
+        Handler::Source => builtin::source(act),
+        Handler::Sql => script::sql(act),
+        Handler::Ssh => network::ssh(act),
+        Handler::Sudo => wrapper::sudo(act),
+        Handler::Tar => files::tar(act),
+        Handler::Tee => files::tee(act),
+        Handler::Trap => builtin::trap(act),
+        Handler::Unset => builtin::unset(act),
+        Handler::Xargs => wrapper::xargs(act),
+    }
+}
+
+/// Judges by the tables alone; gives back what it prints.
+pub(crate) fn describe(act: &mut Act<'_, '_>) -> Flow {
+    describe_base(act);
+    describe_flags(act);
+    let flow = describe_positionals(act);
+    verbs::sub_command(act);
+    flow.unwrap_or_else(|| output(act))
+}
+
+/// The risk and effect of the bare command.
+pub(crate) fn describe_base(act: &mut Act<'_, '_>) {
+    let spec = act.spec;
+    if !act.reading.modifiers.has(Modifiers::READS) {
+        act.draft.kind(spec.kind, spec.risk, spec.says, act.call.span);
+    }
+    if !act.reading.unknown.is_empty() {
+        match spec.unknown {
+            Unknown::Harmless => {}
+            Unknown::Normal => act.draft.raise(Risk::Normal),
+            Unknown::Dangerous => act.draft.note(Risk::Dangerous, "Unknown option"),
+        }
+    }
+    if act.reading.uncertain && spec.flags.iter().any(|flag| flag.role != Role::Data || flag.risk.is_some()) {
+        // `sort $x`: it may turn out to be `-o file`.
+        act.draft.raise(Risk::Normal);
+    }
+}
+
+/// What each option adds.
+pub(crate) fn describe_flags(act: &mut Act<'_, '_>) {
+    for index in 0..act.reading.flags.len() {
+        let seen = &act.reading.flags[index];
+        let (flag, value, span) = (seen.flag, seen.value.clone(), seen.word.span);
+        if flag.risk.is_some() || !flag.says.is_empty() || flag.kind != knowledge::Kind::None {
+            let risk = flag.risk.unwrap_or(Risk::Normal);
+            act.draft.kind(flag.kind, risk, flag.says, span);
+        }
+        if let Some(value) = value {
+            act.role(flag.role, &value);
+        }
+    }
+}
+
+/// What each positional adds; `Some` when one of them is a command whose output this is.
+pub(crate) fn describe_positionals(act: &mut Act<'_, '_>) -> Option<Flow> {
+    let count = act.reading.positionals.len();
+    let targets_given = act.reading.modifiers.has(Modifiers::TARGET);
+    let mut roles = options::roles(act.spec.args, count);
+    if targets_given && let Some(first) = act.spec.args.first() {
+        roles.fill(first.role);
+    }
+    for (place, role) in roles.into_iter().enumerate() {
+        let Some(&index) = act.reading.positionals.get(place) else {
+            break;
+        };
+        match role {
+            Role::Command => return Some(act.inner(index)),
+            Role::Shell => return Some(act.shell_words(index)),
+            _ => {
+                let given = act.args[index].clone();
+                act.role(role, &given);
+            }
+        }
+    }
+    None
+}
+
+/// What a program prints, by its entry.
+pub(crate) fn output(act: &mut Act<'_, '_>) -> Flow {
+    let decodes = act.reading.modifiers.has(Modifiers::DECODES);
+    match act.spec.output {
+        Output::Own => Flow::of(Sources::PROGRAM),
+        Output::Network => Flow::of(Sources::NETWORK),
+        Output::Same | Output::Files | Output::Decoded => {
+            let mut flow = act.read_flow();
+            if decodes || act.spec.output == Output::Decoded {
+                flow = run::decoded(&act.draft.program.name, &flow);
+            } else if act.spec.output == Output::Same {
+                flow.text = None;
+                flow.from = flow.from.with(Sources::PROGRAM);
+            }
+            flow
+        }
+    }
+}
+
+/// Variables set before a command: some of them run code.
+pub(crate) fn assignments(
+    judge: &mut Judge<'_>,
+    state: &mut State,
+    call: &Call,
+    draft: &mut Draft,
+) {
+    for assignment in &call.assignments {
+        roles::environment(judge, state, call, draft, assignment);
+    }
+    if call.args.is_empty() && !call.assignments.is_empty() {
+        // Nothing but a variable of this shell.
+        draft.raise(Risk::Safe);
+    }
+}
+
+/// Files that redirections open.
+pub(crate) fn redirects(call: &Call, draft: &mut Draft) {
+    for redirect in &call.redirects {
+        let Some(target) = &redirect.target else {
+            continue;
+        };
+        let given = crate::classify::given::Given {
+            text: target.typed.clone(),
+            exact: target.resolved.is_some(),
+            span: redirect.span,
+            ..Default::default()
+        };
+        if is_connection(&target.typed) {
+            let host = target.typed.split('/').nth(3).unwrap_or_default();
+            let (risk, says) = if url::is_local(host) {
+                (Risk::Normal, "")
+            } else {
+                (Risk::Dangerous, "Opens a raw network connection")
+            };
+            let action = Action::Network {
+                host: Some(host.to_owned()),
+            };
+            draft.effect(action, risk, says, redirect.span);
+            continue;
+        }
+        let how = match redirect.kind {
+            RedirectKind::Read => Touch::Read,
+            RedirectKind::Write | RedirectKind::ReadWrite => Touch::Write,
+            RedirectKind::Append => Touch::Append,
+            RedirectKind::Duplicate | RedirectKind::Here => continue,
+        };
+        if how == Touch::Read && target.place != Place::Secret && target.place != Place::Device {
+            draft.effect(Action::Reads(target.clone()), Risk::Safe, "", redirect.span);
+            continue;
+        }
+        touch(draft, how, &given, target.clone());
+    }
+}

@@ -1,0 +1,88 @@
+//! Which variables a script may assign, found without running it.
+
+use crate::shell::ast::{Command, CommandKind, Script};
+use crate::shell::word::PartKind;
+
+/// Builtins whose arguments are names of variables.
+const ASSIGNING: &[&[u8]] = &[
+    b"read", b"export", b"declare", b"typeset", b"local", b"readonly", b"mapfile", b"readarray",
+    b"getopts", b"unset", b"let", b"printf",
+];
+
+/// The names, with repetitions.
+pub(crate) fn assigned(script: &Script) -> Vec<Vec<u8>> {
+    let mut names = Vec::new();
+    visit(script, &mut names);
+    names
+}
+
+fn visit(script: &Script, names: &mut Vec<Vec<u8>>) {
+    let commands = script
+        .lists
+        .iter()
+        .flat_map(|list| list.pipelines())
+        .flat_map(|pipeline| pipeline.commands.iter());
+    for command in commands {
+        visit_command(command, names);
+    }
+}
+
+fn visit_command(command: &Command, names: &mut Vec<Vec<u8>>) {
+    match &command.kind {
+        CommandKind::Simple(simple) => {
+            names.extend(simple.assignments.iter().map(|one| one.name.clone()));
+            let assigns = simple
+                .words
+                .first()
+                .and_then(|word| word.literal())
+                .is_some_and(|name| ASSIGNING.contains(&name.as_slice()));
+            if assigns {
+                for word in &simple.words[1..] {
+                    if let Some(PartKind::Plain(text) | PartKind::Quoted(text)) =
+                        word.parts.first().map(|part| &part.kind)
+                    {
+                        let name: Vec<u8> = text
+                            .iter()
+                            .copied()
+                            .take_while(|b| b.is_ascii_alphanumeric() || *b == b'_')
+                            .collect();
+                        if !name.is_empty() {
+                            names.push(name);
+                        }
+                    }
+                }
+            }
+        }
+        CommandKind::Group(script) => visit(script, names),
+        CommandKind::If(choice) => {
+            for (condition, body) in &choice.branches {
+                visit(condition, names);
+                visit(body, names);
+            }
+            if let Some(otherwise) = &choice.otherwise {
+                visit(otherwise, names);
+            }
+        }
+        CommandKind::While(repeat) => {
+            visit(&repeat.condition, names);
+            visit(&repeat.body, names);
+        }
+        CommandKind::For(each) => {
+            names.push(each.variable.clone());
+            visit(&each.body, names);
+        }
+        CommandKind::ArithmeticFor(each) => visit(&each.body, names),
+        CommandKind::Case(case) => {
+            for arm in &case.arms {
+                visit(&arm.body, names);
+            }
+        }
+        // A copy of the shell, or nothing that assigns.
+        CommandKind::Subshell(_)
+        | CommandKind::Function(_)
+        | CommandKind::Coprocess(_)
+        | CommandKind::Arithmetic(_)
+        | CommandKind::Test(_)
+        | CommandKind::Opaque(_) => {}
+    }
+}

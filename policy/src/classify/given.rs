@@ -1,0 +1,84 @@
+//! A word as a program gets it, as far as that is known.
+
+use super::flow::{Flow, Sources};
+use super::verdict::Arg;
+use crate::effect::Span;
+
+/// One argument.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Given {
+    /// Its text; unknown parts stand as `$name` or `$(…)`.
+    pub text: String,
+    /// Whether `text` is exactly what the program gets.
+    pub exact: bool,
+    /// Whether it holds active wildcards.
+    pub glob: bool,
+    /// Whether it may become no argument, or several.
+    pub many: bool,
+    /// Where its unknown parts come from.
+    pub from: Sources,
+    /// What a reader of this file name gets, for process substitutions.
+    pub content: Option<Box<Flow>>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+impl Given {
+    /// A word that is wholly known.
+    pub(crate) fn known(text: impl Into<String>, span: Span) -> Given {
+        Given {
+            text: text.into(),
+            exact: true,
+            span,
+            ..Given::default()
+        }
+    }
+
+    /// A word of which nothing is known.
+    pub(crate) fn unknown(span: Span) -> Given {
+        Given {
+            text: "$?".to_owned(),
+            from: Sources::UNKNOWN,
+            many: true,
+            span,
+            ..Given::default()
+        }
+    }
+
+    /// The same word with other text, for a part of it.
+    pub(crate) fn part(&self, text: &str) -> Given {
+        Given {
+            text: text.to_owned(),
+            content: None,
+            ..self.clone()
+        }
+    }
+
+    /// Its text, when it is wholly known.
+    pub(crate) fn literal(&self) -> Option<&str> {
+        self.exact.then_some(self.text.as_str())
+    }
+
+    /// Whether it could turn out to be an option.
+    pub(crate) fn may_be_option(&self) -> bool {
+        !self.exact && self.text.starts_with('$')
+    }
+
+    /// What flows out of it when its text is used as text.
+    pub(crate) fn flow(&self) -> Flow {
+        Flow {
+            text: self.literal().map(str::to_owned),
+            from: self.from,
+        }
+    }
+
+    /// As it is told to others.
+    pub(crate) fn to_arg(&self) -> Arg {
+        Arg {
+            text: self.text.clone(),
+            exact: self.exact,
+            glob: self.glob,
+            span: self.span,
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! Judges commands one by one: from an argument list to effects, and to what it prints.
+
+use std::collections::HashMap;
+
+use super::context::Context;
+use super::draft::{Draft, gravest_first};
+use super::flow::{Flow, Sources};
+use super::given::Given;
+use super::place;
+use super::state::{Cwd, State, Traces};
+use super::verdict::{Classification, Opaque, Program, Redirect, SimpleCommand};
+use crate::command::{self, knowledge};
+use crate::effect::{Action, Effect, Span, Target};
+use crate::risk::Risk;
+use crate::shell;
+
+/// Text inside text (`sh -c 'sh -c …'`) deeper than this is not followed.
+const MAX_TEXTS: usize = 16;
+/// More commands than this are not judged one by one.
+const MAX_COMMANDS: usize = 20_000;
+
+/// The state of one classification.
+pub(crate) struct Judge<'c> {
+    pub context: &'c Context,
+    /// What the line has left behind outside its shells.
+    pub traces: Traces,
+    /// What the substitutions printed, by where they stand.
+    pub outputs: HashMap<shell::Span, Flow>,
+    /// What process substitutions give to read, by where they stand.
+    pub processes: HashMap<shell::Span, Flow>,
+    /// How many substitutions deep.
+    pub nesting: usize,
+    /// Functions that are being judged, against recursion.
+    pub active: Vec<String>,
+    commands: Vec<SimpleCommand>,
+    opaque: Vec<Opaque>,
+    /// Inside text that is an argument: where that argument stands.
+    frame: Option<Span>,
+    texts: usize,
+    count: usize,
+    /// The commands that are being judged, innermost last.
+    open: Vec<usize>,
+    marks: Vec<(usize, Mark)>,
+}
+
+/// What the parts of a pipeline must know of each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// A shell or interpreter that runs what it reads.
+    RunsInput,
+    /// A raw connection to another machine.
+    Connection,
+}
+
+/// One command about to be judged.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Call {
+    /// Its words, the program's name first.
+    pub args: Vec<Given>,
+    /// Assignments before it.
+    pub assignments: Vec<Given>,
+    /// Its redirections.
+    pub redirects: Vec<Redirect>,
+    /// What it reads on its standard input.
+    pub stdin: Flow,
+    /// Whether its input or output is a raw network connection.
+    pub connected: bool,
+    /// What it runs under, outermost first.
+    pub wrappers: Vec<String>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+impl Call {
+    /// The command behind a wrapper: the words from `first` on.
+    pub(crate) fn inner(&self, first: usize, wrapper: &str) -> Call {
+        self.with_args(self.args.get(first..).unwrap_or_default().to_vec(), wrapper)
+    }
+
+    /// Another command under a wrapper.
+    pub(crate) fn with_args(&self, args: Vec<Given>, wrapper: &str) -> Call {
+        let mut wrappers = self.wrappers.clone();
+        wrappers.push(wrapper.to_owned());
+        Call {
+            args,
+            assignments: Vec::new(),
+            redirects: Vec::new(),
+            stdin: self.stdin.clone(),
+            connected: self.connected,
+            wrappers,
+            span: self.span,
+        }
+    }
+}
+
+impl<'c> Judge<'c> {
+    pub(crate) fn new(context: &'c Context) -> Self {
+        Judge {
+            context,
+            traces: Traces::default(),
+            outputs: HashMap::new(),
+            processes: HashMap::new(),
+            nesting: 0,
+            active: Vec::new(),
+            commands: Vec::new(),
+            opaque: Vec::new(),
+            frame: None,
+            texts: 0,
+            count: 0,
+            open: Vec::new(),
+            marks: Vec::new(),
+        }
+    }
+
+    /// The answer, once everything was judged.
+    pub(crate) fn finish(self) -> Classification {
+        let risk = self
+            .commands
+            .iter()
+            .map(|command| command.risk)
+            .chain(self.opaque.iter().map(|_| Risk::Dangerous))
+            .max()
+            .unwrap_or(Risk::Safe);
+        let mut reasons: Vec<(Risk, &str)> = Vec::new();
+        for command in &self.commands {
+            for phrase in &command.reasons {
+                reasons.push((risk_of(command, phrase), phrase));
+            }
+        }
+        for opaque in &self.opaque {
+            reasons.push((Risk::Dangerous, &opaque.why));
+        }
+        let reasons = gravest_first(reasons);
+        Classification {
+            risk,
+            reasons,
+            commands: self.commands,
+            opaque: self.opaque,
+        }
+    }
+
+    /// A shell's memory at the start.
+    pub(crate) fn fresh_state(&self) -> State {
+        State::new(Cwd::Known(place::normal(&self.context.cwd)))
+    }
+
+    /// Where something of the current source stands in the line.
+    pub(crate) fn span(&self, span: shell::Span) -> Span {
+        self.frame
+            .unwrap_or_else(|| Span::new(span.start as usize, span.end as usize))
+    }
+
+    /// Something that cannot be known.
+    pub(crate) fn opaque(&mut self, why: impl Into<String>, span: Span) {
+        let why = why.into();
+        if !self.opaque.iter().any(|known| known.why == why && known.span == span) {
+            self.opaque.push(Opaque { why, span });
+        }
+    }
+
+    /// Judges text that a shell runs, in the shell `state`.
+    pub(crate) fn text(&mut self, text: &str, state: &mut State, call: &Call, span: Span) -> Flow {
+        if self.texts >= MAX_TEXTS {
+            self.opaque("Text inside text, nested too deeply", span);
+            return Flow::of(Sources::UNKNOWN);
+        }
+        let script = shell::parse(text.as_bytes());
+        let frame = self.frame.replace(self.frame.unwrap_or(span));
+        self.texts += 1;
+        let outputs = std::mem::take(&mut self.outputs);
+        let flow = self.script(&script, state, call);
+        self.uncalled_functions(state, call);
+        for (span, flow) in outputs {
+            let joined = match self.outputs.remove(&span) {
+                Some(other) => other.and(&flow),
+                None => flow,
+            };
+            self.outputs.insert(span, joined);
+        }
+        self.texts -= 1;
+        self.frame = frame;
+        flow
+    }
+
+    /// Judges one command; gives back what it prints.
+    pub(crate) fn invoke(&mut self, state: &mut State, call: &Call) -> Flow {
+        self.count += 1;
+        if self.count > MAX_COMMANDS {
+            self.opaque("Too many commands to judge", call.span);
+            return Flow::of(Sources::UNKNOWN);
+        }
+        let Some(name) = call.args.first() else {
+            return self.bare(state, call);
+        };
+        if !name.exact && !name.glob {
+            return self.unknown_name(call);
+        }
+        if name.exact
+            && call.wrappers.last().is_none_or(|wrapper| wrapper == "function")
+            && let Some(flow) = self.defined_here(state, call)
+        {
+            return flow;
+        }
+        let program = self.program(name);
+        if name.glob {
+            // `/bin/c?t`: whatever matches is started.
+            let index = self.reserve(call, &program);
+            let mut draft = Draft::new(program, call.span);
+            draft.effect(
+                Action::Opaque,
+                Risk::Dangerous,
+                "Program name is a wildcard",
+                name.span,
+            );
+            self.complete(index, draft);
+            self.opaque("Program name is a wildcard", name.span);
+            return Flow::of(Sources::PROGRAM);
+        }
+        let index = self.reserve(call, &program);
+        let mut draft = Draft::new(program, call.span);
+        command::assignments(self, state, call, &mut draft);
+        command::redirects(call, &mut draft);
+        let spec = knowledge::program(&draft.program.name);
+        self.open.push(index);
+        let flow = command::judge(self, state, call, &mut draft, spec);
+        self.open.pop();
+        self.complete(index, draft);
+        flow
+    }
+
+    /// Only assignments and redirections.
+    fn bare(&mut self, state: &mut State, call: &Call) -> Flow {
+        if call.assignments.is_empty() && call.redirects.is_empty() {
+            return Flow::literal("");
+        }
+        let index = self.reserve(call, &Program::default());
+        let mut draft = Draft::new(Program::default(), call.span);
+        command::assignments(self, state, call, &mut draft);
+        command::redirects(call, &mut draft);
+        self.complete(index, draft);
+        Flow::literal("")
+    }
+
+    /// The program's name is only known when it runs.
+    fn unknown_name(&mut self, call: &Call) -> Flow {
+        let name = &call.args[0];
+        let program = Program {
+            name: String::new(),
+            typed: name.text.clone(),
+            ..Program::default()
+        };
+        let index = self.reserve(call, &program);
+        let mut draft = Draft::new(program, call.span);
+        let (risk, says) = if name.from.has(Sources::NETWORK) {
+            (Risk::Critical, "Runs what the network sends")
+        } else if name.from.has(Sources::DECODED) {
+            (Risk::Dangerous, "Runs decoded text")
+        } else {
+            (Risk::Dangerous, "Program is only known when it runs")
+        };
+        draft.effect(Action::Opaque, risk, says, name.span);
+        command::redirects(call, &mut draft);
+        self.complete(index, draft);
+        self.opaque(says, name.span);
+        Flow::of(Sources::PROGRAM.with(name.from))
+    }
+
+    fn program(&self, name: &Given) -> Program {
+        let typed = name.text.clone();
+        let (folder, last) = match typed.rsplit_once('/') {
+            Some((folder, last)) => (Some(folder), last),
+            None => (None, typed.as_str()),
+        };
+        let trusted = match folder {
+            None => true,
+            Some(folder) => self.context.trusted_path.iter().any(|known| known == folder),
+        };
+        Program {
+            name: last.to_owned(),
+            trusted,
+            builtin: folder.is_none() && command::is_builtin(last),
+            defined_here: false,
+            typed,
+        }
+    }
+
+    /// Notes something about the command that is being judged.
+    pub(crate) fn mark(&mut self, mark: Mark) {
+        if let Some(&index) = self.open.last() {
+            self.marks.push((index, mark));
+        }
+    }
+
+    /// How many commands there are so far.
+    pub(crate) fn command_count(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// A pipeline that ties a shell to a connection, in either direction.
+    pub(crate) fn shell_and_connection(&mut self, first: usize) {
+        let of = |mark: Mark| {
+            self.marks
+                .iter()
+                .rev()
+                .take_while(|(index, _)| *index >= first)
+                .find(|(_, known)| *known == mark)
+                .map(|(index, _)| *index)
+        };
+        let (Some(shell), Some(_)) = (of(Mark::RunsInput), of(Mark::Connection)) else {
+            return;
+        };
+        if let Some(command) = self.commands.get_mut(shell) {
+            let reason = "Connects a shell to the network";
+            command.risk = Risk::Critical;
+            command.effects.push(Effect {
+                action: Action::Network { host: None },
+                risk: Risk::Critical,
+                reason: reason.into(),
+                span: command.span,
+            });
+            command.reasons.insert(0, reason.to_owned());
+        }
+    }
+
+    /// Keeps the place of a command in the list, before those it contains.
+    pub(crate) fn reserve(&mut self, call: &Call, program: &Program) -> usize {
+        self.commands.push(SimpleCommand {
+            program: program.clone(),
+            argv: call.args.iter().map(Given::to_arg).collect(),
+            assignments: call.assignments.iter().map(Given::to_arg).collect(),
+            redirects: call.redirects.clone(),
+            wrappers: call.wrappers.clone(),
+            nesting: self.nesting,
+            effects: Vec::new(),
+            risk: Risk::Safe,
+            reasons: Vec::new(),
+            span: call.span,
+        });
+        self.commands.len() - 1
+    }
+
+    /// Fills a reserved place.
+    pub(crate) fn complete(&mut self, index: usize, draft: Draft) {
+        if let Some(command) = self.commands.get_mut(index) {
+            draft.finish(command);
+        }
+    }
+
+    /// The path an argument names, and what kind of place it is.
+    pub(crate) fn target(&self, given: &Given, cwd: &Cwd) -> Target {
+        place::target(given, cwd, self.context)
+    }
+
+    /// What reading a file gives.
+    pub(crate) fn content(&self, given: &Given, cwd: &Cwd) -> Flow {
+        if let Some(content) = &given.content {
+            return (**content).clone();
+        }
+        let target = self.target(given, cwd);
+        let Some(path) = &target.resolved else {
+            return Flow::of(Sources::FILE);
+        };
+        if self.traces.fifos.contains(path) {
+            return Flow::of(Sources::FIFO);
+        }
+        if let Some(flow) = self.traces.files.get(path) {
+            return Flow {
+                text: flow.text.clone(),
+                from: flow.from.with(Sources::FILE),
+            };
+        }
+        let secret = match target.place {
+            crate::effect::Place::Secret => Sources::SECRET,
+            _ => Sources::NONE,
+        };
+        Flow::of(Sources::FILE.with(secret))
+    }
+}
+
+/// The risk of the effect that a phrase belongs to.
+fn risk_of(command: &SimpleCommand, phrase: &str) -> Risk {
+    command
+        .effects
+        .iter()
+        .filter(|effect| effect.reason == phrase)
+        .map(|effect| effect.risk)
+        .max()
+        .unwrap_or(command.risk)
+}

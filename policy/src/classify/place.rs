@@ -1,0 +1,183 @@
+//! What kind of place a path points to.
+
+use super::context::Context;
+use super::given::Given;
+use super::state::Cwd;
+use crate::command::knowledge::PLACES;
+use crate::effect::{Place, Target};
+
+/// Resolves a path argument and says what kind of place it is.
+pub(crate) fn target(given: &Given, cwd: &Cwd, context: &Context) -> Target {
+    let typed = given.text.clone();
+    let Some(absolute) = absolute(&given.text, cwd) else {
+        return Target {
+            typed,
+            resolved: None,
+            place: Place::Unknown,
+        };
+    };
+    let path = normal(&absolute);
+    let place = place(&path, given, context);
+    Target {
+        typed,
+        resolved: given.exact.then_some(path),
+        place,
+    }
+}
+
+/// The absolute form of a path; `None` when it hangs on something unknown.
+fn absolute(text: &str, cwd: &Cwd) -> Option<String> {
+    if text.starts_with('/') {
+        return Some(text.to_owned());
+    }
+    if text.starts_with('$') || text.is_empty() {
+        return None;
+    }
+    match cwd {
+        Cwd::Known(cwd) => Some(format!("{cwd}/{text}")),
+        Cwd::Unknown => None,
+    }
+}
+
+/// Without empty components, `.` and `..`.
+pub(crate) fn normal(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            other => parts.push(other),
+        }
+    }
+    let mut out = String::with_capacity(path.len());
+    for part in &parts {
+        out.push('/');
+        out.push_str(part);
+    }
+    if out.is_empty() {
+        out.push('/');
+    }
+    out
+}
+
+fn place(path: &str, given: &Given, context: &Context) -> Place {
+    // `dir/*` means all of `dir`, and so does `dir/.[!.]*`.
+    let whole = if given.glob { everything_in(path) } else { None };
+    let folder = whole.unwrap_or(path);
+    if folder == "/" {
+        return Place::Root;
+    }
+    if folder == context.home && context.home != "/" {
+        return Place::HomeItself;
+    }
+    if folder == context.workspace {
+        return Place::WorkspaceItself;
+    }
+    if whole.is_some() && is_workspace_parent(folder, context) {
+        return Place::HomeItself;
+    }
+    let listed = listed(folder, context);
+    let inside = inside(path, &context.workspace);
+    match listed {
+        Some(Place::Protected) if inside.is_some() => return Place::Protected,
+        Some(Place::Protected) | None => {}
+        // A workspace below /tmp, /srv or /usr/src is a workspace first.
+        Some(Place::Temp | Place::System | Place::Elsewhere) if inside.is_some() => {}
+        Some(place) => return place,
+    }
+    if inside.is_some() {
+        return Place::Workspace;
+    }
+    if self::inside(path, &context.home).is_some() {
+        return Place::Home;
+    }
+    Place::Elsewhere
+}
+
+fn everything_in(path: &str) -> Option<&str> {
+    let (folder, last) = path.rsplit_once('/')?;
+    let all = matches!(last, "*" | ".*" | ".[!.]*" | ".??*" | "**" | "*.*" | "{*,.*}");
+    all.then_some(if folder.is_empty() { "/" } else { folder })
+}
+
+fn is_workspace_parent(folder: &str, context: &Context) -> bool {
+    context
+        .home
+        .rsplit_once('/')
+        .is_some_and(|(parent, _)| parent == folder && !parent.is_empty())
+}
+
+/// What is left of `path` below `folder`.
+pub(crate) fn inside<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
+    let rest = path.strip_prefix(folder)?;
+    if rest.is_empty() || folder == "/" {
+        return Some(rest);
+    }
+    rest.strip_prefix('/')
+}
+
+/// The first entry of the table of places that matches.
+fn listed(path: &str, context: &Context) -> Option<Place> {
+    let below_home = inside(path, &context.home)
+        .or_else(|| path.strip_prefix("/root/"))
+        .or_else(|| other_home(path));
+    PLACES.iter().find_map(|(pattern, place)| {
+        let hit = match pattern.strip_prefix("~/") {
+            Some(pattern) => below_home.is_some_and(|rest| matches(pattern, rest)),
+            None => match pattern.strip_prefix("**/") {
+                Some(pattern) => anywhere(pattern, path),
+                None => matches(pattern.trim_start_matches('/'), path.trim_start_matches('/')),
+            },
+        };
+        hit.then_some(*place)
+    })
+}
+
+/// The part of a path below another user's home.
+fn other_home(path: &str) -> Option<&str> {
+    let rest = path.strip_prefix("/home/").or_else(|| path.strip_prefix("/Users/"))?;
+    rest.split_once('/').map(|(_, rest)| rest)
+}
+
+fn anywhere(pattern: &str, path: &str) -> bool {
+    let mut rest = path;
+    loop {
+        rest = rest.trim_start_matches('/');
+        if matches(pattern, rest) {
+            return true;
+        }
+        match rest.split_once('/') {
+            Some((_, next)) => rest = next,
+            None => return false,
+        }
+    }
+}
+
+/// Component by component; `*` inside a component, `**` for all the rest.
+fn matches(pattern: &str, path: &str) -> bool {
+    let mut pattern = pattern.split('/');
+    let mut path = path.split('/');
+    loop {
+        match (pattern.next(), path.next()) {
+            (Some("**"), _) => return true,
+            (Some(one), Some(two)) => {
+                if !component(one, two) {
+                    return false;
+                }
+            }
+            (None, None) => return true,
+            _ => return false,
+        }
+    }
+}
+
+fn component(pattern: &str, text: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((start, end)) => {
+            text.len() >= start.len() + end.len() && text.starts_with(start) && text.ends_with(end)
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! Walks the tree of a script in the order in which a shell would run it.
+
+use std::rc::Rc;
+
+use super::assigned::assigned;
+use super::draft::Draft;
+use super::flow::{Flow, Sources};
+use super::given::Given;
+use super::judge::{Call, Judge};
+use super::state::{Cwd, Function, State};
+use super::verdict::Program;
+use crate::effect::Action;
+use crate::risk::Risk;
+use crate::shell::ast::{Case, For, If, While};
+use crate::shell::fold::{Completeness, Value};
+use crate::shell::{Command, CommandKind, Connector, List, Pipeline, Script, Simple};
+
+impl Judge<'_> {
+    /// Judges a script; `around` says what its commands read and run under.
+    pub(crate) fn script(&mut self, script: &Script, state: &mut State, around: &Call) -> Flow {
+        let mut flow = Flow::literal("");
+        for list in &script.lists {
+            flow = flow.and(&self.list(list, state, around));
+        }
+        flow
+    }
+
+    fn list(&mut self, list: &List, state: &mut State, around: &Call) -> Flow {
+        let mut flow = self.pipeline(&list.first, state, around);
+        let mut mark = state.variables.mark();
+        for (connector, pipeline) in &list.rest {
+            let cwd = state.cwd.clone();
+            if *connector == Connector::Or {
+                // What stands before `||` may not have run to its end.
+                let changes = state.variables.undo(mark);
+                state.variables.join(&[Default::default(), changes]);
+                mark = state.variables.mark();
+            }
+            flow = flow.and(&self.pipeline(pipeline, state, around));
+            if *connector == Connector::Or && state.cwd != cwd {
+                state.cwd = Cwd::Unknown;
+            }
+        }
+        if !list.rest.is_empty() {
+            let changes = state.variables.undo(mark);
+            state.variables.join(&[Default::default(), changes]);
+        }
+        flow
+    }
+
+    fn pipeline(&mut self, pipeline: &Pipeline, state: &mut State, around: &Call) -> Flow {
+        if let [command] = pipeline.commands.as_slice() {
+            return self.command(command, state, around);
+        }
+        let mut call = around.clone();
+        let first = self.command_count();
+        for command in &pipeline.commands {
+            // Each part of a pipeline is a shell of its own.
+            let stdin = self.isolated(state, |judge, state| judge.command(command, state, &call));
+            call.stdin = stdin;
+        }
+        self.shell_and_connection(first);
+        call.stdin
+    }
+
+    /// Runs something in a copy of the shell.
+    pub(crate) fn isolated<T>(
+        &mut self,
+        state: &mut State,
+        run: impl FnOnce(&mut Self, &mut State) -> T,
+    ) -> T {
+        let cwd = state.cwd.clone();
+        let mark = state.variables.mark();
+        let result = run(self, state);
+        state.variables.undo(mark);
+        state.cwd = cwd;
+        result
+    }
+
+    pub(crate) fn command(&mut self, command: &Command, state: &mut State, around: &Call) -> Flow {
+        let simple = matches!(command.kind, CommandKind::Simple(_));
+        let io = self.redirections(&command.redirects, state, around);
+        let mut call = around.clone();
+        call.span = self.span(command.span);
+        call.stdin = io.stdin;
+        call.connected |= io.connected;
+        if simple || !io.redirects.is_empty() {
+            call.redirects = io.redirects;
+        }
+        if !simple && !call.redirects.is_empty() {
+            // The redirections of a compound command are judged as a command without words.
+            let mut alone = call.clone();
+            alone.args.clear();
+            alone.assignments.clear();
+            self.invoke(state, &alone);
+        }
+        if !simple {
+            call.redirects.clear();
+        }
+        let flow = match &command.kind {
+            CommandKind::Simple(simple) => self.simple(simple, state, call),
+            CommandKind::Subshell(script) => {
+                self.isolated(state, |judge, state| judge.script(script, state, &call))
+            }
+            CommandKind::Group(script) => self.script(script, state, &call),
+            CommandKind::If(choice) => self.choice(choice, state, &call),
+            CommandKind::While(repeat) => self.repeat(repeat, state, &call),
+            CommandKind::For(each) => self.each(each, state, &call),
+            CommandKind::ArithmeticFor(each) => {
+                self.expand_arithmetic(&each.header, state, &call);
+                self.widen(&each.body, state);
+                self.script(&each.body, state, &call)
+            }
+            CommandKind::Case(case) => self.case(case, state, &call),
+            CommandKind::Function(function) => {
+                self.define(&function.name, &function.body, state, &call);
+                Flow::literal("")
+            }
+            CommandKind::Coprocess(coprocess) => self.isolated(state, |judge, state| {
+                judge.command(&coprocess.body, state, &call)
+            }),
+            CommandKind::Arithmetic(arithmetic) => {
+                self.expand_arithmetic(arithmetic, state, &call);
+                Flow::literal("")
+            }
+            CommandKind::Test(test) => {
+                for word in &test.words {
+                    self.expand(&word.parts, state, &call);
+                }
+                Flow::literal("")
+            }
+            CommandKind::Opaque(opaque) => {
+                self.opaque(format!("Cannot be read: {}", opaque.reason), call.span);
+                Flow::of(Sources::UNKNOWN)
+            }
+        };
+        self.deliver(flow, io.output, io.appends)
+    }
+
+    fn simple(&mut self, simple: &Simple, state: &mut State, mut call: Call) -> Flow {
+        for assignment in &simple.assignments {
+            self.expand(&assignment.value.parts, state, &call);
+            if let Some(subscript) = &assignment.subscript {
+                self.expand(&subscript.parts, state, &call);
+            }
+        }
+        for word in &simple.words {
+            self.expand(&word.parts, state, &call);
+        }
+        call.assignments = simple
+            .assignments
+            .iter()
+            .map(|assignment| self.assignment(assignment, state))
+            .collect();
+        if simple.words.is_empty() {
+            for assignment in &simple.assignments {
+                state.variables.assign(assignment);
+            }
+            return self.invoke(state, &call);
+        }
+        let mut lists = self.arguments(&simple.words, state);
+        let mut flow = None;
+        let many = lists.len() > 1;
+        for args in lists.drain(..) {
+            call.args = args;
+            let one = self.invoke(state, &call);
+            flow = Some(match flow {
+                None => one,
+                Some(other) => alternatives(other, one),
+            });
+        }
+        let mut flow = flow.unwrap_or_default();
+        if many {
+            flow.text = None;
+        }
+        flow
+    }
+
+    fn choice(&mut self, choice: &If, state: &mut State, call: &Call) -> Flow {
+        let mut branches = Vec::new();
+        let mut flow = Flow::literal("");
+        let cwd = state.cwd.clone();
+        let mut moved = false;
+        for (condition, body) in &choice.branches {
+            flow = flow.and(&self.script(condition, state, call));
+            let here = state.cwd.clone();
+            let mark = state.variables.mark();
+            flow = alternatives(flow, self.script(body, state, call));
+            branches.push(state.variables.undo(mark));
+            moved |= state.cwd != here;
+            state.cwd = here;
+        }
+        let mark = state.variables.mark();
+        if let Some(otherwise) = &choice.otherwise {
+            flow = alternatives(flow, self.script(otherwise, state, call));
+            moved |= state.cwd != cwd;
+        }
+        branches.push(state.variables.undo(mark));
+        state.variables.join(&branches);
+        if moved {
+            state.cwd = Cwd::Unknown;
+        }
+        flow
+    }
+
+    fn repeat(&mut self, repeat: &While, state: &mut State, call: &Call) -> Flow {
+        self.widen(&repeat.condition, state);
+        self.widen(&repeat.body, state);
+        let flow = self.script(&repeat.condition, state, call);
+        let cwd = state.cwd.clone();
+        let body = self.script(&repeat.body, state, call);
+        if state.cwd != cwd {
+            state.cwd = Cwd::Unknown;
+        }
+        unrepeated(flow.and(&body))
+    }
+
+    fn each(&mut self, each: &For, state: &mut State, call: &Call) -> Flow {
+        let value = match &each.words {
+            None => Value::unknown(),
+            Some(words) => {
+                for word in words {
+                    self.expand(&word.parts, state, call);
+                }
+                self.loop_values(words, state)
+            }
+        };
+        self.widen(&each.body, state);
+        state.variables.set(&each.variable, value);
+        let cwd = state.cwd.clone();
+        let flow = self.script(&each.body, state, call);
+        if state.cwd != cwd {
+            state.cwd = Cwd::Unknown;
+        }
+        unrepeated(flow)
+    }
+
+    fn case(&mut self, case: &Case, state: &mut State, call: &Call) -> Flow {
+        self.expand(&case.subject.parts, state, call);
+        let mut branches = vec![Default::default()];
+        let mut flow = Flow::literal("");
+        let cwd = state.cwd.clone();
+        let mut moved = false;
+        for arm in &case.arms {
+            for pattern in &arm.patterns {
+                self.expand(&pattern.parts, state, call);
+            }
+            let mark = state.variables.mark();
+            flow = alternatives(flow, self.script(&arm.body, state, call));
+            branches.push(state.variables.undo(mark));
+            moved |= state.cwd != cwd;
+            state.cwd = cwd.clone();
+        }
+        state.variables.join(&branches);
+        if moved {
+            state.cwd = Cwd::Unknown;
+        }
+        flow
+    }
+
+    /// A loop's body runs more than once: what it assigns may already be assigned.
+    fn widen(&mut self, body: &Script, state: &mut State) {
+        for name in assigned(body) {
+            let mut value = state.variables.get(&name).cloned().unwrap_or_default();
+            value.completeness = Completeness::Open;
+            state.variables.set(&name, value);
+        }
+    }
+
+    fn define(&mut self, name: &[u8], body: &Command, state: &mut State, call: &Call) {
+        let name = String::from_utf8_lossy(name).into_owned();
+        if super::bomb::is_bomb(&name, body) {
+            self.bomb(call);
+        }
+        let function = Function {
+            body: Rc::new(body.clone()),
+            called: false,
+        };
+        if let Some(old) = state.functions.insert(name.clone(), function)
+            && !old.called
+        {
+            self.call_function(&name, &old.body, state, call);
+        }
+    }
+
+    fn bomb(&mut self, call: &Call) {
+        let index = self.reserve(call, &Program::default());
+        let mut draft = Draft::new(Program::default(), call.span);
+        draft.effect(Action::SystemChange, Risk::Critical, "Fork bomb", call.span);
+        self.complete(index, draft);
+    }
+
+    /// A function or alias of the line itself.
+    pub(crate) fn defined_here(&mut self, state: &mut State, call: &Call) -> Option<Flow> {
+        let name = call.args.first()?.text.clone();
+        if let Some(text) = state.aliases.get(&name).cloned() {
+            if self.active.contains(&name) {
+                return None;
+            }
+            let mut line = text;
+            for arg in &call.args[1..] {
+                line.push(' ');
+                line.push_str(&arg.text);
+            }
+            self.active.push(name);
+            let flow = self.text(&line, state, call, call.span);
+            self.active.pop();
+            return Some(flow);
+        }
+        let function = state.functions.get_mut(&name)?;
+        function.called = true;
+        let body = Rc::clone(&function.body);
+        Some(self.call_function(&name, &body, state, call))
+    }
+
+    fn call_function(
+        &mut self,
+        name: &str,
+        body: &Rc<Command>,
+        state: &mut State,
+        call: &Call,
+    ) -> Flow {
+        if self.active.iter().any(|active| active == name) {
+            return Flow::of(Sources::PROGRAM);
+        }
+        self.active.push(name.to_owned());
+        let mark = state.variables.mark();
+        for number in 1..10 {
+            let value = match call.args.get(number) {
+                Some(arg) if arg.exact => Value::known(arg.text.as_bytes()),
+                _ => Value::unknown(),
+            };
+            state.variables.set(number.to_string().as_bytes(), value);
+        }
+        let outer = state.positional.replace(Rc::new(
+            call.args.get(1..).map(<[Given]>::to_vec).unwrap_or_default(),
+        ));
+        let mut inner = call.clone();
+        inner.args.clear();
+        inner.assignments.clear();
+        inner.redirects.clear();
+        let flow = self.command(body, state, &inner);
+        state.positional = outer;
+        // Everything but the arguments stays set.
+        let mut changes = state.variables.undo(mark);
+        changes.retain(|name, _| !name.iter().all(u8::is_ascii_digit));
+        state.variables.join(&[changes]);
+        self.active.pop();
+        flow
+    }
+
+    /// Functions nobody called: a trap, a prompt or a later line may.
+    pub(crate) fn uncalled_functions(&mut self, state: &mut State, call: &Call) {
+        let mut waiting: Vec<(String, Rc<Command>)> = state
+            .functions
+            .iter_mut()
+            .filter(|(_, function)| !function.called)
+            .map(|(name, function)| {
+                function.called = true;
+                (name.clone(), Rc::clone(&function.body))
+            })
+            .collect();
+        waiting.sort_by(|one, other| one.0.cmp(&other.0));
+        for (name, body) in waiting {
+            let mut call = call.clone();
+            call.args.clear();
+            self.call_function(&name, &body, state, &call);
+        }
+    }
+}
+
+fn alternatives(one: Flow, other: Flow) -> Flow {
+    Flow {
+        text: None,
+        from: one.from.with(other.from),
+    }
+}
+
+/// What a loop prints is not known, only where it comes from.
+fn unrepeated(mut flow: Flow) -> Flow {
+    if flow.text.as_deref() != Some("") {
+        flow.text = None;
+    }
+    flow
+}

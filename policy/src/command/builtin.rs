@@ -1,0 +1,285 @@
+//! Builtins that change the shell itself, and so what later commands mean.
+
+use std::rc::Rc;
+
+use super::act::{Act, folder};
+use super::knowledge::Role;
+use super::{describe_base, describe_flags, run};
+use crate::classify::flow::{Flow, Sources};
+use crate::classify::given::Given;
+use crate::classify::state::Cwd;
+use crate::effect::Action;
+use crate::risk::Risk;
+use crate::shell::decode;
+use crate::shell::fold::Value;
+
+const BUILTINS: &[&str] = &[
+    ".", ":", "[", "alias", "bg", "bind", "break", "builtin", "caller", "cd", "command", "compgen",
+    "complete", "compopt", "continue", "declare", "dirs", "disown", "echo", "enable", "eval", "exec",
+    "exit", "export", "false", "fc", "fg", "getopts", "hash", "help", "history", "jobs", "kill", "let",
+    "local", "logout", "mapfile", "popd", "printf", "pushd", "pwd", "read", "readarray", "readonly",
+    "return", "set", "shift", "shopt", "source", "suspend", "test", "times", "trap", "true", "type",
+    "typeset", "ulimit", "umask", "unalias", "unset", "wait",
+];
+
+/// Whether a shell has this name built in.
+pub(crate) fn is_builtin(name: &str) -> bool {
+    BUILTINS.binary_search(&name).is_ok()
+}
+
+/// `cd`, `pushd`, `popd`.
+pub(crate) fn cd(act: &mut Act<'_, '_>) -> Flow {
+    describe_base(act);
+    let target = act.positionals().last().cloned();
+    act.state.cwd = match target {
+        None if act.draft.program.name == "cd" => Cwd::Known(act.judge.context.home.clone()),
+        None => Cwd::Unknown,
+        Some(target) if target.text == "-" || target.text.starts_with('+') => Cwd::Unknown,
+        Some(target) => folder(&act.state.cwd, &target),
+    };
+    Flow::literal("")
+}
+
+/// `echo`: its words are data.
+pub(crate) fn echo(act: &mut Act<'_, '_>) -> Flow {
+    let mut words = act.args.as_slice();
+    let (mut newline, mut escapes) = (true, false);
+    while let Some((first, rest)) = words.split_first() {
+        let letters = first.text.strip_prefix('-').unwrap_or_default();
+        if !first.exact || letters.is_empty() || !letters.bytes().all(|b| b"neE".contains(&b)) {
+            break;
+        }
+        newline &= !letters.contains('n');
+        escapes |= letters.contains('e');
+        words = rest;
+    }
+    let mut flow = Flow::literal("");
+    for (index, word) in words.iter().enumerate() {
+        if index > 0 {
+            flow = flow.and(&Flow::literal(" "));
+        }
+        flow = flow.and(&word.flow());
+    }
+    if escapes && let Some(text) = &flow.text {
+        let bytes = decode::escapes(text.as_bytes());
+        flow.text = String::from_utf8(bytes).ok();
+    }
+    if newline {
+        flow = flow.and(&Flow::literal("\n"));
+    }
+    flow
+}
+
+/// `printf`: its words are data; `-v` sets a variable.
+pub(crate) fn printf(act: &mut Act<'_, '_>) -> Flow {
+    describe_flags(act);
+    let words: Vec<Given> = act.positionals().cloned().collect();
+    let from = words.iter().fold(Sources::NONE, |from, word| from.with(word.from));
+    let text = words.split_first().and_then(|(format, rest)| {
+        let rest: Option<Vec<&[u8]>> = rest
+            .iter()
+            .map(|word| word.literal().map(str::as_bytes))
+            .collect();
+        let bytes = decode::printf(format.literal()?.as_bytes(), &rest?)?;
+        String::from_utf8(bytes).ok()
+    });
+    if let Some(variable) = act.reading.value("-v").cloned() {
+        let value = match &text {
+            Some(text) => Value::known(text.as_bytes()),
+            None => Value::unknown(),
+        };
+        act.state.variables.set(variable.text.as_bytes(), value);
+        act.state.taints.insert(variable.text.into_bytes(), from);
+        return Flow::literal("");
+    }
+    Flow { text, from }
+}
+
+/// `eval`: its words are a program.
+pub(crate) fn eval(act: &mut Act<'_, '_>) -> Flow {
+    let Some(first) = act.args.first().cloned() else {
+        return Flow::literal("");
+    };
+    let mut text = first;
+    for word in &act.args[1..] {
+        text.text.push(' ');
+        text.text.push_str(&word.text);
+        text.exact &= word.exact;
+        text.from = text.from.with(word.from);
+    }
+    let span = text.span;
+    let judged = if text.from.has(Sources::NETWORK) {
+        Some((Risk::Critical, "Evaluates text from the network"))
+    } else if text.from.has(Sources::DECODED) {
+        Some((Risk::Critical, "Evaluates decoded text"))
+    } else if text.exact {
+        None
+    } else if text.from.has(Sources::UNKNOWN) && text.text.starts_with('$') {
+        Some((Risk::Critical, "Evaluates an unknown variable"))
+    } else {
+        Some((Risk::Dangerous, "Evaluates the output of a program"))
+    };
+    if let Some((risk, says)) = judged {
+        act.draft.effect(Action::Opaque, risk, says, span);
+        act.judge.opaque(says, span);
+        act.state.variables.forget();
+        return Flow::of(Sources::UNKNOWN);
+    }
+    let inner = act.call.with_args(Vec::new(), "eval");
+    act.judge.text(&text.text, act.state, &inner, span)
+}
+
+/// `source` and `.`: a file becomes part of this shell.
+pub(crate) fn source(act: &mut Act<'_, '_>) -> Flow {
+    describe_base(act);
+    let Some(file) = act.positionals().next().cloned() else {
+        return Flow::literal("");
+    };
+    let flow = act.judge.content(&file, &act.cwd);
+    if !file.exact && file.content.is_none() {
+        act.draft.raise(Risk::Normal);
+    }
+    act.role(Role::Read, &file);
+    match &flow.text {
+        Some(text) if !flow.from.has(Sources::NETWORK) => {
+            let inner = act.call.with_args(Vec::new(), "source");
+            act.judge.text(text, act.state, &inner, file.span)
+        }
+        _ => {
+            run::file(act.judge, act.state, act.call, act.draft, &file, None);
+            act.state.variables.forget();
+            Flow::of(Sources::PROGRAM)
+        }
+    }
+}
+
+/// `exec`, with a command or only with redirections.
+pub(crate) fn exec(act: &mut Act<'_, '_>) -> Flow {
+    match act.reading.positionals.first() {
+        Some(&index) => act.inner(index),
+        None => Flow::literal(""),
+    }
+}
+
+/// `export`, `declare`, `local`, `readonly`, `typeset`.
+pub(crate) fn declare(act: &mut Act<'_, '_>) -> Flow {
+    describe_base(act);
+    for word in act.positionals().cloned().collect::<Vec<_>>() {
+        if word.text.contains("[$(") || word.text.contains("[`") {
+            act.judge.opaque("A subscript runs a command", word.span);
+        }
+        let Some((name, value)) = word.text.split_once('=') else {
+            continue;
+        };
+        let name = name.trim_end_matches('+');
+        let known = word.exact && !word.text.contains("+=");
+        let value = match known {
+            true => Value::known(value.as_bytes()),
+            false => Value::unknown(),
+        };
+        act.state.variables.set(name.as_bytes(), value);
+        act.state.taints.insert(name.as_bytes().to_vec(), word.from);
+        act.role(Role::Environment, &word);
+    }
+    Flow::literal("")
+}
+
+/// `alias name=text`.
+pub(crate) fn alias(act: &mut Act<'_, '_>) -> Flow {
+    describe_base(act);
+    for word in act.positionals().cloned().collect::<Vec<_>>() {
+        let Some((name, text)) = word.text.split_once('=') else {
+            continue;
+        };
+        act.draft.raise(Risk::Normal);
+        act.state.aliases.insert(name.to_owned(), text.to_owned());
+        let inner = act.call.with_args(Vec::new(), "alias");
+        act.judge.isolated(act.state, |judge, state| {
+            judge.text(text, state, &inner, word.span)
+        });
+    }
+    Flow::of(Sources::PROGRAM)
+}
+
+/// `trap text signal`: the text runs later.
+pub(crate) fn trap(act: &mut Act<'_, '_>) -> Flow {
+    let words: Vec<Given> = act.positionals().cloned().collect();
+    if let [text, _, ..] = words.as_slice()
+        && !matches!(text.text.as_str(), "-" | "")
+    {
+        if text.exact {
+            let inner = act.call.with_args(Vec::new(), "trap");
+            act.judge.isolated(act.state, |judge, state| {
+                judge.text(&text.text, state, &inner, text.span)
+            });
+        } else {
+            act.shell_text(text);
+        }
+    }
+    Flow::literal("")
+}
+
+/// `read`, `mapfile`: variables from the input.
+pub(crate) fn read(act: &mut Act<'_, '_>) -> Flow {
+    let mut names: Vec<Given> = act.positionals().cloned().collect();
+    if let Some(array) = act.reading.value("-a") {
+        names.push(array.clone());
+    }
+    if names.is_empty() {
+        names.push(Given::known("REPLY", act.call.span));
+    }
+    let stdin = act.call.stdin.clone();
+    let mut from = stdin.from;
+    if let Some(descriptor) = act.reading.value("-u")
+        && act.state.network_descriptors.contains(&descriptor.text)
+    {
+        from = from.with(Sources::NETWORK);
+    }
+    if act.call.connected {
+        from = from.with(Sources::NETWORK);
+    }
+    let alone = names.len() == 1;
+    for name in names {
+        let line = stdin.text.as_deref().and_then(|text| text.lines().next());
+        let only = stdin.text.as_deref().is_some_and(|text| text.lines().count() <= 1);
+        let value = match line {
+            Some(line) if alone && only && from == stdin.from => Value::known(line.trim().as_bytes()),
+            _ => Value::unknown(),
+        };
+        act.state.variables.set(name.text.as_bytes(), value);
+        let taint = from.with(Sources::UNKNOWN);
+        act.state.taints.insert(name.text.into_bytes(), taint);
+    }
+    Flow::literal("")
+}
+
+/// `set -- words`, `shift`: the positional parameters.
+pub(crate) fn set(act: &mut Act<'_, '_>) -> Flow {
+    let shifts = act.draft.program.name == "shift";
+    let words: Vec<Given> = match act.args.iter().position(|word| word.text == "--") {
+        Some(at) => act.args[at + 1..].to_vec(),
+        None => act.positionals().cloned().collect(),
+    };
+    if !shifts && words.is_empty() {
+        return Flow::literal("");
+    }
+    for number in 1..10 {
+        let value = match words.get(number - 1) {
+            Some(word) if word.exact && !shifts => Value::known(word.text.as_bytes()),
+            _ => Value::unknown(),
+        };
+        act.state.variables.set(number.to_string().as_bytes(), value);
+    }
+    act.state.positional = (!shifts).then(|| Rc::new(words));
+    Flow::literal("")
+}
+
+/// `unset`: gone variables are empty.
+pub(crate) fn unset(act: &mut Act<'_, '_>) -> Flow {
+    for word in act.positionals().cloned().collect::<Vec<_>>() {
+        act.state.variables.set(word.text.as_bytes(), Value::known(b""));
+        act.state.functions.remove(&word.text);
+        act.state.aliases.remove(&word.text);
+    }
+    Flow::literal("")
+}

@@ -1,0 +1,402 @@
+//! Source text of other languages, looked through for what it does.
+//!
+//! No parser: known calls are found by their text, their literal arguments are read. What
+//! is not found is `normal`; the jail holds it.
+
+use super::act::Act;
+use super::knowledge::{CODE, Code, Language, Means};
+use super::script;
+use crate::classify::draft::Draft;
+use crate::classify::flow::Sources;
+use crate::classify::given::Given;
+use crate::classify::harm::{self, Touch};
+use crate::classify::judge::{Call, Judge};
+use crate::classify::state::State;
+use crate::effect::{Action, Place};
+use crate::risk::Risk;
+
+/// More calls than this in one source are not looked at one by one.
+const MAX_CALLS: usize = 64;
+
+/// Source text in an argument (`-c`, `-e`).
+pub(crate) fn argument(act: &mut Act<'_, '_>, language: Language, given: &Given) {
+    act.draft.raise(Risk::Normal);
+    if given.from.has(Sources::NETWORK) {
+        act.draft.effect(
+            Action::Opaque,
+            Risk::Critical,
+            "Runs a download in an interpreter",
+            given.span,
+        );
+    }
+    judge(act, language, given);
+}
+
+/// Looks through a source in the scene of a command.
+pub(crate) fn judge(act: &mut Act<'_, '_>, language: Language, source: &Given) {
+    if language == Language::Shell {
+        act.shell_text(source);
+        return;
+    }
+    judge_parts(act.judge, act.state, act.call, act.draft, language, source);
+}
+
+/// Looks through a source.
+pub(crate) fn judge_parts(
+    judge: &mut Judge<'_>,
+    state: &mut State,
+    call: &Call,
+    draft: &mut Draft,
+    language: Language,
+    source: &Given,
+) {
+    match language {
+        Language::Sql => return script::statements(judge, state, call, draft, source),
+        Language::Vim => return script::vim(judge, state, call, draft, source),
+        Language::Sed => return script::sed_script(judge, state, call, draft, source),
+        _ => {}
+    }
+    let mut look = Look {
+        judge,
+        state,
+        call,
+        draft,
+        source,
+        language,
+        calls: 0,
+    };
+    look.through();
+}
+
+struct Look<'l, 'c> {
+    judge: &'l mut Judge<'c>,
+    state: &'l mut State,
+    call: &'l Call,
+    draft: &'l mut Draft,
+    source: &'l Given,
+    language: Language,
+    calls: usize,
+}
+
+impl Look<'_, '_> {
+    fn through(&mut self) {
+        let text = self.source.text.as_str();
+        let mut seen: Vec<Means> = Vec::new();
+        for code in CODE.iter().filter(|code| self.speaks(code)) {
+            for pattern in code.text {
+                if !text.contains(pattern) {
+                    continue;
+                }
+                if !seen.contains(&code.means) {
+                    seen.push(code.means);
+                }
+                self.occurrences(code.means, pattern);
+            }
+        }
+        self.together(&seen);
+    }
+
+    fn speaks(&self, code: &Code) -> bool {
+        code.languages.contains(&self.language)
+            || (self.language == Language::Other && !code.languages.contains(&Language::Awk))
+    }
+
+    /// What only the combination gives away.
+    fn together(&mut self, seen: &[Means]) {
+        let has = |means: Means| seen.contains(&means);
+        let text = self.source.text.as_str();
+        let short = text.lines().count() <= 3;
+        let shell = ["/bin/sh", "/bin/bash", "sh -i", "bash -i", "cmd.exe", "powershell"]
+            .iter()
+            .any(|name| text.contains(name));
+        let starts = has(Means::Shell) || has(Means::Argv);
+        let tied = has(Means::Attach) || (shell && starts);
+        if has(Means::Socket) && (tied || (short && (starts || has(Means::Evaluate)))) {
+            self.effect(
+                Action::Network { host: None },
+                Risk::Critical,
+                "Connects a shell to the network",
+            );
+        }
+        for line in text.lines() {
+            let on = |means: Means| self.line_has(line, means);
+            if on(Means::Evaluate) && on(Means::Network) {
+                self.effect(Action::Opaque, Risk::Critical, "Runs code from the network");
+                break;
+            }
+            if on(Means::Evaluate) && on(Means::Decode) {
+                self.effect(Action::Opaque, Risk::Dangerous, "Runs decoded text");
+                break;
+            }
+        }
+        if has(Means::Privilege) {
+            self.effect(Action::Privilege, Risk::Dangerous, "Changes its own rights");
+        }
+        if has(Means::Network) || has(Means::Socket) {
+            self.effect(Action::Network { host: None }, Risk::Normal, "");
+        }
+    }
+
+    fn line_has(&self, line: &str, means: Means) -> bool {
+        CODE.iter()
+            .filter(|code| code.means == means && self.speaks(code))
+            .any(|code| code.text.iter().any(|pattern| line.contains(pattern)))
+    }
+
+    /// Looks at each call of a kind and its literal arguments.
+    fn occurrences(&mut self, means: Means, pattern: &str) {
+        let text = self.source.text.as_str();
+        for (at, _) in text.match_indices(pattern) {
+            if continues_a_word(text, at, pattern) {
+                continue;
+            }
+            self.calls += 1;
+            if self.calls > MAX_CALLS {
+                return;
+            }
+            let quote = pattern.chars().last().filter(|c| matches!(c, '"' | '\'' | '`'));
+            let rest = &text[at + pattern.len()..];
+            let words = literals(rest, quote);
+            self.occurrence(means, &words);
+        }
+    }
+
+    fn occurrence(&mut self, means: Means, words: &Words) {
+        match means {
+            Means::Shell => match words.list.as_slice() {
+                [] => {}
+                [one] if !words.is_list => self.run_text(one, words.complete),
+                _ => self.run_words(words),
+            },
+            Means::Argv => match words.list.as_slice() {
+                [] => {}
+                [one] if !words.is_list => self.run_text(one, words.complete),
+                _ => self.run_words(words),
+            },
+            Means::DeleteTree => match words.list.first() {
+                Some(path) => self.path(Touch::DeleteTree, path),
+                None => self.effect(Action::Discards, Risk::Dangerous, "Recursive deletion"),
+            },
+            Means::Delete => {
+                if let Some(path) = words.list.first() {
+                    self.path(Touch::Delete, path);
+                }
+            }
+            Means::Write => {
+                let writes = words.is_write(self.language);
+                if let Some(path) = words.list.first().filter(|_| writes) {
+                    self.path(Touch::Write, path);
+                }
+            }
+            Means::Read => {
+                if let Some(path) = words.list.first() {
+                    self.path(Touch::Read, path);
+                }
+            }
+            Means::Drop => {
+                self.effect(Action::Discards, Risk::Dangerous, "Destroys data in a database");
+            }
+            Means::Injects => {
+                self.effect(Action::Privilege, Risk::Dangerous, "Reaches into another process");
+            }
+            Means::Socket
+            | Means::Network
+            | Means::Attach
+            | Means::Decode
+            | Means::Evaluate
+            | Means::Privilege => {}
+        }
+    }
+
+    fn run_text(&mut self, text: &str, complete: bool) {
+        let mut inner = self.call.with_args(Vec::new(), &self.draft.program.name);
+        inner.stdin = Default::default();
+        let source = if complete { text.to_owned() } else { text.replace("{}", "$_") };
+        let span = self.source.span;
+        let mut state = State::new(self.state.cwd.clone());
+        self.judge.text(&source, &mut state, &inner, span);
+    }
+
+    fn run_words(&mut self, words: &Words) {
+        let span = self.source.span;
+        let mut args: Vec<Given> = words.list.iter().map(|word| Given::known(word.as_str(), span)).collect();
+        if !words.complete {
+            args.push(Given::unknown(span));
+        }
+        let mut inner = self.call.with_args(args, &self.draft.program.name);
+        inner.stdin = Default::default();
+        self.judge.isolated(self.state, |judge, state| judge.invoke(state, &inner));
+    }
+
+    fn path(&mut self, touch: Touch, path: &str) {
+        let expanded = path.replace("{home}", &self.judge.context.home);
+        let given = Given {
+            glob: touch == Touch::DeleteTree && expanded.contains('*'),
+            ..Given::known(home(&expanded, &self.judge.context.home), self.source.span)
+        };
+        let target = self.judge.target(&given, &self.state.cwd);
+        if touch == Touch::Read && target.place != Place::Secret {
+            return;
+        }
+        harm::touch(self.draft, touch, &given, target);
+    }
+
+    fn effect(&mut self, action: Action, risk: Risk, says: &'static str) {
+        self.draft.effect(action, risk, says, self.source.span);
+    }
+}
+
+/// `~` as languages' own functions expand it.
+fn home(path: &str, home: &str) -> String {
+    match path.strip_prefix("~") {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{home}{rest}"),
+        _ => path.to_owned(),
+    }
+}
+
+/// `mysystem(` is not `system(`.
+fn continues_a_word(text: &str, at: usize, pattern: &str) -> bool {
+    let starts_word = pattern.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    starts_word
+        && text[..at]
+            .chars()
+            .next_back()
+            .is_some_and(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// The literal arguments of a call.
+#[derive(Debug, Default)]
+struct Words {
+    list: Vec<String>,
+    /// Whether nothing but literals was found.
+    complete: bool,
+    /// Whether they stood in brackets, or were several.
+    is_list: bool,
+    /// What stood behind the first literal.
+    tail: String,
+}
+
+impl Words {
+    /// Whether an opening call opens for writing.
+    fn is_write(&self, language: Language) -> bool {
+        match language {
+            Language::Awk => true,
+            Language::Perl => self.list.iter().any(|word| word.starts_with('>')),
+            _ => {
+                self.list.get(1).is_some_and(|mode| {
+                    mode.len() <= 3 && mode.contains(['w', 'a', 'x', '+'])
+                }) || self.tail.contains("mode='w")
+                    || self.tail.contains("mode=\"w")
+                    || self.list.len() == 1 && self.tail.starts_with(", ")
+            }
+        }
+    }
+}
+
+/// Reads literals up to the end of the call; `quote` when the first one is already open.
+fn literals(text: &str, quote: Option<char>) -> Words {
+    let mut words = Words {
+        complete: true,
+        ..Words::default()
+    };
+    let mut rest = text;
+    if let Some(quote) = quote {
+        let (word, after) = quoted(rest, quote);
+        words.list.push(word);
+        words.tail = after.chars().take(40).collect();
+        return words;
+    }
+    let mut depth = 0usize;
+    while words.list.len() < MAX_CALLS {
+        rest = rest.trim_start();
+        let mut letters = rest.chars();
+        let Some(letter) = letters.next() else { break };
+        match letter {
+            '"' | '\'' | '`' => {
+                let (word, after) = quoted(letters.as_str(), letter);
+                words.list.push(word);
+                rest = after;
+                if words.list.len() == 1 {
+                    words.tail = after.chars().take(40).collect();
+                }
+                continue;
+            }
+            '[' | '{' => {
+                words.is_list = true;
+                depth += 1;
+            }
+            '(' => depth += 1,
+            ',' if depth == 0 && !words.list.is_empty() && !words.is_list => {
+                // Further literal arguments are further words; anything else is an option.
+                let next = letters.as_str().trim_start();
+                if next.starts_with(['"', '\'']) || next.starts_with(['[']) {
+                    words.is_list = true;
+                } else {
+                    break;
+                }
+            }
+            ',' => {}
+            ']' | '}' => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    break;
+                }
+            }
+            ')' | ';' | '\n' if depth == 0 => break,
+            ')' => depth = depth.saturating_sub(1),
+            'r' | 'b' | 'f' | 'u' | 'R' | 'B' | 'F' | 'U'
+                if letters.as_str().starts_with(['"', '\'']) => {}
+            '\n' | ';' => {}
+            _ => {
+                // A name, a call, an operator: not a literal.
+                words.complete = false;
+                if words.list.is_empty() && depth == 0 {
+                    let name = rest.find(|c: char| !(c.is_alphanumeric() || "_.$@".contains(c)));
+                    let skip = name.unwrap_or(rest.len()).max(letter.len_utf8());
+                    rest = &rest[skip..];
+                    if rest.starts_with('(') {
+                        rest = &rest[1..];
+                        depth += 1;
+                    }
+                    continue;
+                }
+                if depth == 0 {
+                    break;
+                }
+            }
+        }
+        rest = letters.as_str();
+    }
+    words
+}
+
+/// The text up to the closing quote, escapes undone, and what follows.
+fn quoted(text: &str, quote: char) -> (String, &str) {
+    // Python's triple quotes.
+    let triple: String = std::iter::repeat_n(quote, 2).collect();
+    if let Some(inner) = text.strip_prefix(triple.as_str()) {
+        let close: String = std::iter::repeat_n(quote, 3).collect();
+        if let Some(end) = inner.find(&close) {
+            return (inner[..end].to_owned(), &inner[end + 3..]);
+        }
+        return (String::new(), inner);
+    }
+    let mut word = String::new();
+    let mut letters = text.char_indices();
+    while let Some((at, letter)) = letters.next() {
+        if letter == quote {
+            return (word, &text[at + letter.len_utf8()..]);
+        }
+        if letter == '\\' {
+            match letters.next() {
+                Some((_, 'n')) => word.push('\n'),
+                Some((_, 't')) => word.push('\t'),
+                Some((_, other)) => word.push(other),
+                None => break,
+            }
+            continue;
+        }
+        word.push(letter);
+    }
+    (word, "")
+}

@@ -1,0 +1,186 @@
+//! Programs whose harm hangs on the paths and modes they are given.
+
+use super::act::Act;
+use super::knowledge::Modifiers;
+use super::{describe, describe_base, describe_flags, describe_positionals, output};
+use crate::classify::flow::{Flow, Sources};
+use crate::classify::given::Given;
+use crate::classify::harm::Touch;
+use crate::effect::{Action, Place};
+use crate::risk::Risk;
+
+/// `rm`, `rmdir`, `unlink`: by path, and by whether whole trees go.
+pub(crate) fn rm(act: &mut Act<'_, '_>) -> Flow {
+    describe_base(act);
+    describe_flags(act);
+    let recursive = act.reading.modifiers.has(Modifiers::RECURSIVE);
+    let touch = if recursive { Touch::DeleteTree } else { Touch::Delete };
+    let paths: Vec<Given> = act.positionals().cloned().collect();
+    for path in &paths {
+        act.touch(touch, path);
+        if act.draft.effects.len() > 512 {
+            break;
+        }
+    }
+    if recursive && paths.is_empty() {
+        act.draft.note(Risk::Dangerous, "Recursive deletion");
+    }
+    if recursive && act.reading.has("--no-preserve-root") {
+        act.draft.note(Risk::Critical, "Deletes the whole file system");
+    }
+    Flow::literal("")
+}
+
+/// `chmod`, `chown`, `chgrp`: the mode, then paths.
+pub(crate) fn chmod(act: &mut Act<'_, '_>) -> Flow {
+    describe_base(act);
+    describe_flags(act);
+    let recursive = act.reading.modifiers.has(Modifiers::RECURSIVE);
+    let name = act.draft.program.name.clone();
+    let mut words: Vec<Given> = act.positionals().cloned().collect();
+    // `chmod -x file`: a mode that looks like an option.
+    let dashed = act
+        .reading
+        .unknown
+        .iter()
+        .find(|word| word.text[1..].bytes().all(|b| b"rwxXstugoa,+-=".contains(&b)))
+        .cloned();
+    let mode = match dashed {
+        Some(mode) if name == "chmod" => Some(mode),
+        _ if act.reading.has("--reference") => None,
+        _ if words.is_empty() => None,
+        _ => Some(words.remove(0)),
+    };
+    if let Some(mode) = mode.filter(|_| name == "chmod") {
+        if opens_to_all(&mode.text) {
+            act.draft.effect(
+                Action::Privilege,
+                Risk::Dangerous,
+                "Lets everybody write",
+                mode.span,
+            );
+        }
+        if sets_identity(&mode.text) {
+            act.draft.effect(
+                Action::Privilege,
+                Risk::Dangerous,
+                "Makes a program run as its owner",
+                mode.span,
+            );
+        }
+    }
+    let touch = if recursive { Touch::AttributesTree } else { Touch::Attributes };
+    for path in words.iter().take(256) {
+        act.touch(touch, path);
+    }
+    Flow::literal("")
+}
+
+fn opens_to_all(mode: &str) -> bool {
+    if mode.bytes().all(|b| b.is_ascii_digit()) {
+        let last = mode.bytes().last().unwrap_or(b'0') - b'0';
+        let sticky = mode.len() == 4 && mode.starts_with('1');
+        return last & 2 != 0 && !sticky;
+    }
+    mode.split(',').any(|part| {
+        let Some(at) = part.find(['+', '=']) else {
+            return false;
+        };
+        let (who, what) = part.split_at(at);
+        what.contains('w') && (who.contains('o') || who.contains('a'))
+    })
+}
+
+fn sets_identity(mode: &str) -> bool {
+    if mode.bytes().all(|b| b.is_ascii_digit()) {
+        return mode.len() == 4 && matches!(mode.as_bytes()[0], b'4' | b'6' | b'7' | b'2')
+            || mode.len() == 5 && matches!(mode.as_bytes()[1], b'4' | b'6' | b'7' | b'2');
+    }
+    mode.split(',').any(|part| {
+        part.split_once(['+', '='])
+            .is_some_and(|(who, what)| what.contains('s') && !who.contains('o'))
+    })
+}
+
+/// `dd if=… of=…`.
+pub(crate) fn dd(act: &mut Act<'_, '_>) -> Flow {
+    describe_base(act);
+    describe_flags(act);
+    let endless = act
+        .reading
+        .value("if")
+        .is_some_and(|file| matches!(file.text.as_str(), "/dev/zero" | "/dev/urandom" | "/dev/random"));
+    if let Some(file) = act.reading.value("of").cloned() {
+        let place = act.target(&file).place;
+        if endless && !act.reading.has("count") && place != Place::Device && place != Place::Sink {
+            act.draft.effect(
+                Action::SystemChange,
+                Risk::Dangerous,
+                "Fills the disk",
+                file.span,
+            );
+        }
+        return Flow::literal("");
+    }
+    match act.reading.value("if").cloned() {
+        Some(file) => act.judge.content(&file, &act.cwd),
+        None => act.call.stdin.clone(),
+    }
+}
+
+/// `tee`: the input goes to files and on.
+pub(crate) fn tee(act: &mut Act<'_, '_>) -> Flow {
+    describe(act);
+    let stdin = act.call.stdin.clone();
+    for file in act.positionals().cloned().collect::<Vec<_>>() {
+        act.wrote(&file, stdin.clone());
+    }
+    stdin
+}
+
+/// `tar` and its kin: creating reads the positionals, extracting writes below a folder.
+pub(crate) fn tar(act: &mut Act<'_, '_>) -> Flow {
+    describe_base(act);
+    describe_flags(act);
+    let has = |flag: &str| act.reading.has(flag);
+    let (creates, lists) = (has("-c") || has("-r") || has("-u"), has("-t"));
+    let extracts = has("-x");
+    let archive = act.reading.value("-f").cloned();
+    if let Some(archive) = archive {
+        let remote = archive.text.contains(':') && !archive.text.starts_with(['/', '.']);
+        if remote {
+            act.draft.effect(Action::Network { host: None }, Risk::Normal, "", archive.span);
+        } else if creates && archive.text != "-" {
+            act.touch(Touch::Write, &archive);
+        } else {
+            act.touch(Touch::Read, &archive);
+        }
+    }
+    if lists && !creates && !extracts {
+        return Flow::of(Sources::PROGRAM);
+    }
+    act.draft.raise(Risk::Normal);
+    if creates {
+        for path in act.positionals().cloned().collect::<Vec<_>>() {
+            act.touch(Touch::Read, &path);
+        }
+        return Flow::of(Sources::FILE);
+    }
+    if extracts {
+        let here = Given::known(".", act.call.span);
+        let place = act.target(&here).place;
+        let absolute = act.reading.has("-P");
+        if absolute || matches!(place, Place::Root | Place::System | Place::SystemItself) {
+            act.draft.effect(
+                Action::SystemChange,
+                Risk::Dangerous,
+                "Unpacks over system files",
+                act.call.span,
+            );
+        }
+        if act.reading.has("-O") {
+            return Flow::of(act.call.stdin.from.with(Sources::FILE));
+        }
+    }
+    describe_positionals(act).unwrap_or_else(|| output(act))
+}

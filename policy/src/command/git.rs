@@ -1,0 +1,143 @@
+//! git: settings that name programs, and what throws work away.
+
+use super::act::Act;
+use super::describe;
+use super::knowledge::{GIT_KEYS, Role};
+use crate::classify::flow::Flow;
+use crate::classify::given::Given;
+use crate::effect::Action;
+use crate::risk::Risk;
+
+/// Sub-commands whose harm hangs on their positionals.
+pub(crate) fn git(act: &mut Act<'_, '_>) -> Flow {
+    let flow = describe(act);
+    match act.sub.first().map(String::as_str) {
+        Some("checkout") => checkout(act),
+        Some("restore") => restore(act),
+        Some("push") => push(act),
+        Some("clean") => clean(act),
+        Some("config") => config(act),
+        _ => {}
+    }
+    flow
+}
+
+/// A branch, or files whose changes are lost.
+fn checkout(act: &mut Act<'_, '_>) {
+    let creates = ["-b", "-B", "--orphan", "-t"].iter().any(|flag| act.reading.has(flag));
+    let separator = act.args.iter().position(|word| word.text == "--" && word.exact);
+    let words: Vec<Given> = act.positionals().cloned().collect();
+    let behind = separator.is_some_and(|at| at + 1 < act.args.len());
+    let whole = words.iter().any(|word| matches!(word.text.as_str(), "." | ":/" | "./"));
+    if !creates && (behind || whole || words.len() > 1) {
+        discards(act);
+    }
+}
+
+fn restore(act: &mut Act<'_, '_>) {
+    let staged_only = act.reading.has("--staged") && !act.reading.has("--worktree");
+    if !staged_only && (!act.reading.positionals.is_empty() || act.reading.has("--pathspec-from-file")) {
+        discards(act);
+    }
+}
+
+fn discards(act: &mut Act<'_, '_>) {
+    act.draft.effect(
+        Action::Discards,
+        Risk::Dangerous,
+        "Discards uncommitted changes",
+        act.call.span,
+    );
+}
+
+/// `+ref` rewrites, `:ref` deletes.
+fn push(act: &mut Act<'_, '_>) {
+    for word in act.positionals().skip(1).cloned().collect::<Vec<_>>() {
+        if word.text.starts_with('+') {
+            let says = "Rewrites published history";
+            act.draft.effect(Action::Publishes, Risk::Dangerous, says, word.span);
+        } else if word.text.starts_with(':') && word.text.len() > 1 {
+            let says = "Deletes a published branch";
+            act.draft.effect(Action::Publishes, Risk::Dangerous, says, word.span);
+        }
+    }
+}
+
+/// Untracked files are kept nowhere else.
+fn clean(act: &mut Act<'_, '_>) {
+    let force = act.reading.has("-f");
+    let dry = act.reading.has("-n");
+    if force || !dry {
+        act.draft.effect(
+            Action::Discards,
+            Risk::Dangerous,
+            "Deletes untracked files",
+            act.call.span,
+        );
+    }
+}
+
+/// `git config key value`.
+fn config(act: &mut Act<'_, '_>) {
+    let mut words: Vec<Given> = act.positionals().cloned().collect();
+    if words.first().is_some_and(|word| matches!(word.text.as_str(), "set" | "add")) {
+        words.remove(0);
+    }
+    if let [key, value, ..] = words.as_slice() {
+        judge_setting(act, &key.text, value);
+    }
+}
+
+/// `-c key=value`.
+pub(crate) fn setting(act: &mut Act<'_, '_>, given: &Given) {
+    match given.text.split_once('=') {
+        Some((key, value)) => {
+            let value = given.part(value);
+            judge_setting(act, key, &value);
+        }
+        None => act.draft.raise(Risk::Normal),
+    }
+}
+
+fn judge_setting(act: &mut Act<'_, '_>, key: &str, value: &Given) {
+    let key = key.to_ascii_lowercase();
+    let Some(known) = GIT_KEYS.iter().find(|known| matches(known.key, &key)) else {
+        return;
+    };
+    if matches!(value.text.as_str(), "" | "true" | "false" | "cat" | "less" | "0" | "1" | "/dev/null") {
+        act.draft.raise(Risk::Normal);
+        return;
+    }
+    let text = value.text.strip_prefix('!').unwrap_or(&value.text);
+    match known.role {
+        Role::Shell if value.exact => {
+            act.draft.effect(
+                Action::Runs { program: text.to_owned() },
+                Risk::Normal,
+                "",
+                value.span,
+            );
+            let line = value.part(text);
+            act.shell_text(&line);
+        }
+        Role::Program if value.exact && !value.text.contains(['/', '!', ' ']) => {
+            act.draft.raise(Risk::Normal);
+        }
+        _ => act.draft.effect(
+            Action::Runs { program: text.to_owned() },
+            Risk::Dangerous,
+            known.says,
+            value.span,
+        ),
+    }
+}
+
+/// `*` stands for any section name.
+fn matches(pattern: &str, key: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == key,
+        Some((start, end)) => {
+            key.len() >= start.len() + end.len() && key.starts_with(start) && key.ends_with(end)
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Programs that talk to other machines.
+
+use super::act::Act;
+use super::knowledge::Modifiers;
+use super::url::{self, is_local, split_remote};
+use super::{describe, describe_base, describe_flags};
+use crate::classify::flow::{Flow, Sources};
+use crate::classify::given::Given;
+use crate::classify::harm::Touch;
+use crate::classify::judge::Mark;
+use crate::classify::place;
+use crate::classify::state::Cwd;
+use crate::effect::{Action, Place};
+use crate::risk::Risk;
+
+/// `curl`, `wget`, `http` and their kin.
+pub(crate) fn curl(act: &mut Act<'_, '_>) -> Flow {
+    describe_base(act);
+    describe_flags(act);
+    let mut addresses: Vec<Given> = act.positionals().cloned().collect();
+    let mut method = act
+        .reading
+        .value("-X")
+        .or_else(|| act.reading.value("--method"))
+        .map(|value| value.text.to_ascii_uppercase());
+    let spoken = addresses.first().filter(|first| {
+        first.text.len() > 2 && first.text.bytes().all(|b| b.is_ascii_uppercase())
+    });
+    if let Some(first) = spoken
+        && !matches!(act.draft.program.name.as_str(), "curl" | "wget")
+    {
+        // `http DELETE host/path`
+        method = Some(first.text.clone());
+        addresses.remove(0);
+    }
+    if let Some(address) = act.reading.value("--url").cloned() {
+        addresses.push(address);
+    }
+    for address in &addresses {
+        url::host(act, address);
+    }
+    deletes(act, method.as_deref(), &addresses);
+    let stdin = act.call.stdin.clone();
+    if url::sends(act) && stdin.from.has(Sources::SECRET) {
+        let span = Given::known("", act.call.span);
+        url::sends_secret(act, &span);
+    }
+    let local = !addresses.is_empty()
+        && addresses
+            .iter()
+            .all(|address| is_local(&url::host_of(&address.text)));
+    let fetched = if local { Sources::PROGRAM } else { Sources::NETWORK };
+    saved(act, &addresses, fetched)
+}
+
+fn deletes(act: &mut Act<'_, '_>, method: Option<&str>, addresses: &[Given]) {
+    let by_path = addresses.iter().find(|address| {
+        let path = address.text.split('?').next().unwrap_or_default();
+        let last = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+        let last = last.to_ascii_lowercase();
+        matches!(method, Some("POST" | "PUT"))
+            && ["delete", "dodelete", "destroy", "purge", "_close", "_delete"]
+                .iter()
+                .any(|verb| last.starts_with(verb))
+    });
+    let span = match (method, by_path) {
+        (Some("DELETE"), _) => act.call.span,
+        (_, Some(address)) => address.span,
+        _ => return,
+    };
+    act.draft.effect(
+        Action::Discards,
+        Risk::Dangerous,
+        "Deletes through a web service",
+        span,
+    );
+}
+
+/// Where the fetched bytes go.
+fn saved(act: &mut Act<'_, '_>, addresses: &[Given], fetched: Sources) -> Flow {
+    let wget = act.draft.program.name == "wget";
+    let named = if wget { act.reading.value("-O") } else { act.reading.value("-o") };
+    if let Some(file) = named.cloned() {
+        if file.text == "-" || file.text == "/dev/stdout" {
+            return Flow::of(fetched);
+        }
+        act.wrote(&file, Flow::of(fetched));
+        return Flow::literal("");
+    }
+    let own_name = wget && !act.reading.has("--spider") || act.reading.has("-O");
+    if !own_name {
+        return Flow::of(fetched);
+    }
+    for address in addresses {
+        let path = address.text.split(['?', '#']).next().unwrap_or_default();
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let folder = act.reading.value("-P").map(|folder| folder.text.clone());
+        let name = match folder {
+            Some(folder) => format!("{folder}/{name}"),
+            None => name.to_owned(),
+        };
+        let file = Given {
+            text: name,
+            ..address.clone()
+        };
+        act.wrote(&file, Flow::of(fetched));
+        act.touch(Touch::Write, &file);
+    }
+    Flow::literal("")
+}
+
+/// `nc`, `telnet`, `openssl s_client`: a raw connection.
+pub(crate) fn netcat(act: &mut Act<'_, '_>) -> Flow {
+    describe(act);
+    act.judge.mark(Mark::Connection);
+    let span = act.call.span;
+    if act.call.stdin.from.has(Sources::SECRET) {
+        let given = Given::known("", span);
+        url::sends_secret(act, &given);
+    }
+    Flow::of(Sources::NETWORK)
+}
+
+/// `openssl enc`, `openssl base64`: decoders among other things.
+pub(crate) fn openssl(act: &mut Act<'_, '_>) -> Flow {
+    let flow = describe(act);
+    if !act.reading.modifiers.has(Modifiers::DECODES) {
+        return flow;
+    }
+    let input = match act.reading.value("-in").cloned() {
+        Some(file) => act.judge.content(&file, &act.cwd),
+        None => act.call.stdin.clone(),
+    };
+    let encrypted = act.sub.first().is_some_and(|sub| sub != "base64")
+        && !act.reading.has("-base64");
+    if encrypted {
+        return Flow::of(input.from.with(Sources::DECODED));
+    }
+    super::run::decoded("openssl", &input)
+}
+
+/// `socat ADDRESS ADDRESS`.
+pub(crate) fn socat(act: &mut Act<'_, '_>) -> Flow {
+    describe_base(act);
+    let words: Vec<Given> = act.positionals().cloned().collect();
+    let kinds: Vec<String> = words
+        .iter()
+        .map(|word| word.text.split([':', ',']).next().unwrap_or_default().to_ascii_uppercase())
+        .collect();
+    let network = |kind: &String| {
+        ["TCP", "UDP", "SSL", "OPENSSL", "SCTP", "VSOCK", "SOCKS", "PROXY", "DTLS", "IP"]
+            .iter()
+            .any(|name| kind.starts_with(name))
+    };
+    let connected = kinds.iter().any(network);
+    if connected {
+        act.judge.mark(Mark::Connection);
+    }
+    for (word, kind) in words.iter().zip(&kinds) {
+        let rest = word.text.split_once(':').map_or("", |(_, rest)| rest);
+        let first = word.part(rest.split(',').next().unwrap_or_default());
+        match kind.as_str() {
+            "EXEC" | "SYSTEM" | "SHELL" => {
+                if connected {
+                    act.draft.effect(
+                        Action::Network { host: None },
+                        Risk::Critical,
+                        "Connects a program to the network",
+                        word.span,
+                    );
+                }
+                act.shell_text(&first);
+            }
+            "CREATE" | "OPEN" | "FILE" | "GOPEN" => {
+                let touch = if kind == "CREATE" || word.text.contains("wronly") || word.text.contains("creat") {
+                    Touch::Write
+                } else {
+                    Touch::Read
+                };
+                if !first.text.starts_with("/dev/tty") && !first.text.starts_with('`') {
+                    act.touch(touch, &first);
+                }
+            }
+            _ if kind.contains("LISTEN") || kind.ends_with("-L") => act.draft.effect(
+                Action::Network { host: None },
+                Risk::Dangerous,
+                "Opens a port to others",
+                word.span,
+            ),
+            _ if network(kind) => {
+                act.draft.effect(Action::Network { host: None }, Risk::Normal, "", word.span);
+            }
+            _ => {}
+        }
+    }
+    Flow::of(if connected { Sources::NETWORK } else { Sources::PROGRAM })
+}
+
+/// `ssh host command`: the command runs elsewhere.
+pub(crate) fn ssh(act: &mut Act<'_, '_>) -> Flow {
+    describe_base(act);
+    describe_flags(act);
+    let options: Vec<Given> = act
+        .reading
+        .flags
+        .iter()
+        .filter(|seen| seen.flag.spellings.contains(&"-o"))
+        .filter_map(|seen| seen.value.clone())
+        .collect();
+    for option in options {
+        let Some((key, value)) = option.text.split_once(['=', ' ']) else {
+            continue;
+        };
+        let runs = ["proxycommand", "localcommand", "knownhostscommand", "proxyusefdpass"];
+        if runs.contains(&key.to_ascii_lowercase().as_str()) && value != "none" {
+            let text = option.part(value);
+            act.draft.effect(
+                Action::Runs { program: key.to_owned() },
+                Risk::Dangerous,
+                "Runs a local program through ssh",
+                option.span,
+            );
+            act.shell_text(&text);
+        }
+    }
+    let Some(&host) = act.reading.positionals.first() else {
+        return Flow::of(Sources::PROGRAM);
+    };
+    let given = act.args[host].clone();
+    url::host(act, &given);
+    act.draft.raise(Risk::Normal);
+    if act.reading.positionals.len() > 1 {
+        let command = act.reading.positionals[1];
+        // Another machine: where it stands there is not known here.
+        act.cwd = Cwd::Unknown;
+        act.shell_words(command);
+    }
+    Flow::of(Sources::NETWORK)
+}
+
+/// `rsync`, `scp`: sources, then a destination; either may be on another machine.
+pub(crate) fn rsync(act: &mut Act<'_, '_>) -> Flow {
+    describe_base(act);
+    describe_flags(act);
+    let words: Vec<Given> = act.positionals().cloned().collect();
+    let Some((destination, sources)) = words.split_last() else {
+        return Flow::of(Sources::PROGRAM);
+    };
+    let lists = act.reading.modifiers.has(Modifiers::READS);
+    match split_remote(&destination.text) {
+        _ if sources.is_empty() || lists => {}
+        Some((_, path)) => {
+            url::host(act, destination);
+            let path = destination.part(path);
+            let place = place::target(&path, &Cwd::Unknown, act.judge.context).place;
+            if matches!(
+                place,
+                Place::Root | Place::System | Place::SystemItself | Place::Startup | Place::Secret
+            ) || path.text.starts_with("/var/lib")
+            {
+                act.draft.effect(
+                    Action::SystemChange,
+                    Risk::Dangerous,
+                    "Changes system files on another machine",
+                    destination.span,
+                );
+            }
+            for source in sources {
+                url::file_upload(act, source);
+            }
+        }
+        None => act.touch(Touch::Write, destination),
+    }
+    for source in sources {
+        match split_remote(&source.text) {
+            Some(_) => {
+                url::host(act, source);
+                let name = source.text.rsplit('/').next().unwrap_or_default();
+                let here = Given {
+                    text: format!("{}/{name}", destination.text.trim_end_matches('/')),
+                    ..destination.clone()
+                };
+                act.wrote(&here, Flow::of(Sources::NETWORK));
+                act.wrote(destination, Flow::of(Sources::NETWORK));
+            }
+            None => act.touch(Touch::Read, source),
+        }
+    }
+    Flow::of(Sources::PROGRAM)
+}

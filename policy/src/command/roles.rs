@@ -1,0 +1,116 @@
+//! What follows from an argument, by its role.
+
+use super::act::Act;
+use super::code;
+use super::knowledge::{self, Modifiers, Role};
+use super::{container, git, install, run, url};
+use crate::classify::draft::Draft;
+use crate::classify::flow::Sources;
+use crate::classify::given::Given;
+use crate::classify::harm::Touch;
+use crate::classify::judge::{Call, Judge};
+use crate::classify::state::State;
+use crate::effect::Action;
+use crate::risk::Risk;
+
+impl Act<'_, '_> {
+    /// Adds what an argument does in its role.
+    pub(crate) fn role(&mut self, role: Role, given: &Given) {
+        let modifiers = self.reading.modifiers;
+        let reads = modifiers.has(Modifiers::READS);
+        let recursive = modifiers.has(Modifiers::RECURSIVE);
+        match role {
+            Role::Data | Role::Directory | Role::Command => {}
+            Role::Read if modifiers.has(Modifiers::EDITS) => self.touch(Touch::Write, given),
+            Role::Read => self.touch(Touch::Read, given),
+            Role::Write | Role::Append | Role::Delete | Role::Move | Role::Attributes if reads => {
+                self.touch(Touch::Read, given);
+            }
+            Role::Write => {
+                if given.text != "-" {
+                    self.touch(Touch::Write, given);
+                }
+            }
+            Role::Append => self.touch(Touch::Append, given),
+            Role::Delete if recursive => self.touch(Touch::DeleteTree, given),
+            Role::Delete => self.touch(Touch::Delete, given),
+            Role::Move => self.touch(Touch::Move, given),
+            Role::Attributes if recursive => self.touch(Touch::AttributesTree, given),
+            Role::Attributes => self.touch(Touch::Attributes, given),
+            Role::Host => url::host(self, given),
+            Role::Remote => url::remote(self, given),
+            Role::Shell => {
+                self.shell_text(given);
+            }
+            Role::Program => run::program(self, given),
+            Role::Script => {
+                self.touch(Touch::Read, given);
+                let (judge, state, call) = (&mut *self.judge, &mut *self.state, self.call);
+                run::file(judge, state, call, self.draft, given, None);
+            }
+            Role::Environment => {
+                environment(self.judge, self.state, self.call, self.draft, given);
+            }
+            Role::Mount => container::mount(self, given),
+            Role::GitConfig => git::setting(self, given),
+            Role::Package => install::package(self, given),
+            Role::Upload => url::upload(self, given),
+            Role::Opaque => {
+                self.draft.effect(
+                    Action::Opaque,
+                    Risk::Dangerous,
+                    "Cannot be known beforehand",
+                    given.span,
+                );
+            }
+            Role::Pid => {}
+            Role::Code(language) => code::argument(self, language, given),
+        }
+    }
+}
+
+/// A variable handed to a program: some of them run code.
+pub(crate) fn environment(
+    judge: &mut Judge<'_>,
+    state: &mut State,
+    call: &Call,
+    draft: &mut Draft,
+    given: &Given,
+) {
+    let Some((name, value)) = given.text.split_once('=') else {
+        return;
+    };
+    let Some(variable) = knowledge::variable(name.trim_end_matches('+')) else {
+        return;
+    };
+    let value = given.part(value);
+    if value.text.is_empty() {
+        return;
+    }
+    if given.from.has(Sources::NETWORK) {
+        draft.effect(
+            Action::Opaque,
+            Risk::Critical,
+            "Runs what the network sends",
+            given.span,
+        );
+    }
+    match variable.role {
+        // The value is a command: what it does counts.
+        Role::Shell | Role::Program if value.exact => {
+            draft.kind(knowledge::Kind::Runs, Risk::Normal, "", given.span);
+            if !matches!(value.text.as_str(), "cat" | "less" | "more" | "true" | ":" | "most") {
+                let mut inner = call.with_args(Vec::new(), name);
+                inner.stdin = Default::default();
+                judge.isolated(state, |judge, state| {
+                    judge.text(&value.text, state, &inner, given.span)
+                });
+                draft.raise(variable.risk);
+                if variable.risk >= Risk::Dangerous {
+                    draft.note(variable.risk, variable.says);
+                }
+            }
+        }
+        _ => draft.kind(knowledge::Kind::Runs, variable.risk, variable.says, given.span),
+    }
+}

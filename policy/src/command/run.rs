@@ -1,0 +1,268 @@
+//! Shells and interpreters: text, files and input that become programs.
+
+use super::act::Act;
+use super::code;
+use super::knowledge::{Input, Language, Modifiers, Role};
+use super::{describe_base, describe_flags};
+use crate::classify::draft::Draft;
+use crate::classify::expand::UNKNOWN_OUTPUT;
+use crate::classify::flow::{Flow, Sources};
+use crate::classify::given::Given;
+use crate::classify::judge::{Call, Judge, Mark};
+use crate::classify::state::State;
+use crate::classify::verdict::RedirectKind;
+use crate::effect::Action;
+use crate::risk::Risk;
+use crate::shell::decode;
+use crate::shell::fold::Value;
+
+/// `sh`, `bash` and their kin.
+pub(crate) fn shell(act: &mut Act<'_, '_>) -> Flow {
+    describe_base(act);
+    describe_flags(act);
+    let positionals: Vec<Given> = act.positionals().cloned().collect();
+    if act.reading.has("-c") {
+        act.draft.raise(Risk::Normal);
+        let Some(text) = positionals.first() else {
+            return Flow::default();
+        };
+        return text_with(act, text, "sh -c", &positionals[1..]);
+    }
+    let stdin = act.reading.modifiers.has(Modifiers::STDIN);
+    match positionals.first() {
+        Some(script) if !stdin && !matches!(script.text.as_str(), "-" | "/dev/stdin") => {
+            let script = script.clone();
+            act.role(Role::Read, &script);
+            file(act.judge, act.state, act.call, act.draft, &script, Some(Language::Shell));
+            Flow::of(Sources::PROGRAM)
+        }
+        _ => input(act, Language::Shell),
+    }
+}
+
+/// An interpreter: `-c text`, a script file, or its input.
+pub(crate) fn interpreter(act: &mut Act<'_, '_>) -> Flow {
+    describe_base(act);
+    describe_flags(act);
+    act.draft.raise(Risk::Normal);
+    let Input::Code(language) = act.spec.input else {
+        return Flow::of(Sources::PROGRAM);
+    };
+    let given = act.reading.flags.iter().any(|seen| {
+        matches!(seen.flag.role, Role::Code(_)) || seen.flag.spellings.contains(&"-m")
+    });
+    if given {
+        return Flow::of(Sources::PROGRAM.with(act.call.stdin.from));
+    }
+    let script = act.positionals().next().cloned();
+    match script {
+        Some(script) if !matches!(script.text.as_str(), "-" | "/dev/stdin") => {
+            act.role(Role::Read, &script);
+            file(act.judge, act.state, act.call, act.draft, &script, Some(language));
+            Flow::of(Sources::PROGRAM)
+        }
+        _ => input(act, language),
+    }
+}
+
+/// An interpreter that runs what it reads on its standard input.
+fn input(act: &mut Act<'_, '_>, language: Language) -> Flow {
+    let stdin = act.call.stdin.clone();
+    let span = act.call.span;
+    act.judge.mark(Mark::RunsInput);
+    act.draft.raise(Risk::Normal);
+    let what = if language == Language::Shell { "a shell" } else { "an interpreter" };
+    if act.call.connected {
+        act.draft.effect(
+            Action::Network { host: None },
+            Risk::Critical,
+            format!("Connects {what} to the network"),
+            span,
+        );
+        return Flow::of(Sources::PROGRAM);
+    }
+    if stdin.from.has(Sources::NETWORK) {
+        act.draft.effect(
+            Action::Opaque,
+            Risk::Critical,
+            format!("Pipes a download into {what}"),
+            span,
+        );
+        return Flow::of(Sources::NETWORK);
+    }
+    if stdin.from.has(Sources::DECODED) {
+        act.draft.effect(Action::Opaque, Risk::Dangerous, "Runs decoded text", span);
+    }
+    if let Some(text) = &stdin.text {
+        if language == Language::Shell && stdin.from.has(Sources::UNKNOWN) {
+            act.judge.opaque("Runs text that is only known when it runs", span);
+        }
+        let given = Given {
+            text: text.clone(),
+            exact: true,
+            span,
+            ..Given::default()
+        };
+        if language != Language::Shell {
+            code::judge(act, language, &given);
+            return Flow::of(Sources::PROGRAM);
+        }
+        let mut inner = act.call.with_args(Vec::new(), &act.draft.program.name);
+        inner.stdin = Flow::default();
+        let mut state = State::new(act.cwd.clone());
+        return act.judge.text(text, &mut state, &inner, span);
+    }
+    let redirected = act
+        .call
+        .redirects
+        .iter()
+        .any(|redirect| redirect.kind == RedirectKind::Read);
+    let only_a_file = stdin.from == Sources::FILE && redirected;
+    if stdin != Flow::default() && !only_a_file {
+        let says = format!("Feeds unknown text to {what}");
+        act.draft.effect(Action::Opaque, Risk::Dangerous, says.clone(), span);
+        act.judge.opaque(says, span);
+    }
+    Flow::of(Sources::PROGRAM)
+}
+
+/// Text for a new shell, named by what runs it.
+pub(crate) fn text(act: &mut Act<'_, '_>, text: &Given, wrapper: &str) -> Flow {
+    text_with(act, text, wrapper, &[])
+}
+
+fn text_with(act: &mut Act<'_, '_>, text: &Given, wrapper: &str, args: &[Given]) -> Flow {
+    if text.from.has(Sources::NETWORK) {
+        act.draft.effect(
+            Action::Opaque,
+            Risk::Critical,
+            "Runs a download in a shell",
+            text.span,
+        );
+        return Flow::of(Sources::NETWORK);
+    }
+    if text.from.has(Sources::DECODED) {
+        act.draft.effect(Action::Opaque, Risk::Dangerous, "Runs decoded text", text.span);
+    }
+    if is_wholly_unknown(text) {
+        let says = "Runs text that is only known when it runs";
+        act.draft.effect(Action::Opaque, Risk::Dangerous, says, text.span);
+        act.judge.opaque(says, text.span);
+        return Flow::of(Sources::UNKNOWN);
+    }
+    let mut inner = act.call.with_args(Vec::new(), wrapper);
+    inner.redirects.clear();
+    let mut state = State::new(act.cwd.clone());
+    for (number, arg) in args.iter().enumerate() {
+        let value = match arg.literal() {
+            Some(text) => Value::known(text.as_bytes()),
+            None => Value::unknown(),
+        };
+        state.variables.set(number.to_string().as_bytes(), value);
+    }
+    if !args.is_empty() {
+        state.positional = Some(std::rc::Rc::new(args[1..].to_vec()));
+    }
+    let source = if text.exact {
+        text.text.clone()
+    } else {
+        // What is unknown must not be read as a command of its own.
+        text.text.replace(UNKNOWN_OUTPUT, "$_").replace("${…}", "$_")
+    };
+    act.judge.text(&source, &mut state, &inner, text.span)
+}
+
+fn is_wholly_unknown(text: &Given) -> bool {
+    if text.exact {
+        return false;
+    }
+    let rest = text.text.trim();
+    rest == UNKNOWN_OUTPUT
+        || (rest.starts_with('$') && !rest.contains(|c: char| c.is_whitespace() || c == ';'))
+}
+
+/// A program that another one starts by name, perhaps with arguments in the same word.
+pub(crate) fn program(act: &mut Act<'_, '_>, given: &Given) {
+    if !given.exact {
+        let says = "Program is only known when it runs";
+        act.draft.effect(Action::Opaque, Risk::Dangerous, says, given.span);
+        return;
+    }
+    act.shell_text(given);
+}
+
+/// A file that is started, or handed to an interpreter.
+pub(crate) fn file(
+    judge: &mut Judge<'_>,
+    state: &mut State,
+    call: &Call,
+    draft: &mut Draft,
+    path: &Given,
+    language: Option<Language>,
+) {
+    let flow = judge.content(path, &state.cwd);
+    let downloaded = flow.from.has(Sources::NETWORK);
+    let (risk, says) = if downloaded && path.content.is_some() {
+        (Risk::Critical, "Pipes a download into a shell")
+    } else if downloaded {
+        (Risk::Critical, "Runs a downloaded file")
+    } else if flow.from.has(Sources::DECODED) {
+        (Risk::Dangerous, "Runs decoded text")
+    } else {
+        (Risk::Normal, "")
+    };
+    let action = Action::Runs {
+        program: path.text.clone(),
+    };
+    draft.effect(action, risk, says, path.span);
+    let Some(text) = flow.text.filter(|_| !downloaded) else {
+        if path.content.is_some() && flow.from.has(Sources::UNKNOWN.with(Sources::PROGRAM)) {
+            let says = "Runs text that is only known when it runs";
+            judge.opaque(says, path.span);
+        }
+        return;
+    };
+    let language = language.unwrap_or_else(|| first_line_language(&text));
+    let mut inner = call.with_args(Vec::new(), &path.text);
+    inner.stdin = call.stdin.clone();
+    if language == Language::Shell {
+        let mut fresh = State::new(state.cwd.clone());
+        judge.text(&text, &mut fresh, &inner, path.span);
+    } else {
+        let given = Given::known(text, path.span);
+        code::judge_parts(judge, state, call, draft, language, &given);
+    }
+}
+
+/// The language that the first line of a script names.
+fn first_line_language(text: &str) -> Language {
+    let first = text.lines().next().unwrap_or_default();
+    let Some(interpreter) = first.strip_prefix("#!") else {
+        return Language::Shell;
+    };
+    let name = interpreter
+        .split_ascii_whitespace()
+        .find(|word| !word.ends_with("/env") && !word.starts_with('-'))
+        .and_then(|word| word.rsplit('/').next())
+        .unwrap_or_default();
+    match super::knowledge::program(name).map(|spec| spec.input) {
+        Some(Input::Code(language)) => language,
+        _ => Language::Other,
+    }
+}
+
+/// What a decoder prints.
+pub(crate) fn decoded(program: &str, flow: &Flow) -> Flow {
+    let from = flow.from.with(Sources::DECODED);
+    let text = flow.text.as_deref().and_then(|text| {
+        let bytes = match program {
+            "base64" | "openssl" | "uudecode" => decode::base64(text.as_bytes())?,
+            "base32" => decode::base32(text.as_bytes())?,
+            "xxd" => decode::hex(text.as_bytes()),
+            "rev" => decode::reversed(text.as_bytes()),
+            _ => return None,
+        };
+        String::from_utf8(bytes).ok()
+    });
+    Flow { text, from }
+}

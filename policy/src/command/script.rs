@@ -1,0 +1,315 @@
+//! Small languages inside arguments: awk, sed, SQL, vim's commands.
+
+use super::act::Act;
+use super::code;
+use super::knowledge::{CODE, Language, Means, Role};
+use super::{describe, describe_base, describe_flags, output};
+use crate::classify::draft::Draft;
+use crate::classify::flow::Flow;
+use crate::classify::given::Given;
+use crate::classify::harm::{self, Touch};
+use crate::classify::judge::{Call, Judge};
+use crate::classify::state::State;
+use crate::effect::Action;
+use crate::risk::Risk;
+
+/// `awk 'program' files`.
+pub(crate) fn awk(act: &mut Act<'_, '_>) -> Flow {
+    describe_base(act);
+    describe_flags(act);
+    let mut words: Vec<Given> = act.positionals().cloned().collect();
+    let in_file = act.reading.has("-f");
+    let in_flag = act.reading.has("-e");
+    if !in_file && !in_flag && !words.is_empty() {
+        let program = words.remove(0);
+        if !program.exact {
+            act.draft.raise(Risk::Normal);
+        }
+        code::judge(act, Language::Awk, &program);
+    }
+    for file in words.iter().filter(|word| !word.text.contains('=')) {
+        act.role(Role::Read, file);
+    }
+    act.spec.args.first();
+    let mut flow = act.call.stdin.clone();
+    if let Some(file) = words.first() {
+        flow = act.judge.content(file, &act.cwd);
+    }
+    flow.text = None;
+    flow
+}
+
+/// `sed script files`.
+pub(crate) fn sed(act: &mut Act<'_, '_>) -> Flow {
+    describe_base(act);
+    describe_flags(act);
+    let in_flag = act.reading.has("-e") || act.reading.has("-f");
+    let mut words: Vec<Given> = act.positionals().cloned().collect();
+    if !in_flag && !words.is_empty() {
+        let program = words.remove(0);
+        if !program.exact {
+            act.draft.raise(Risk::Normal);
+        }
+        sed_script(act.judge, act.state, act.call, act.draft, &program);
+    }
+    for file in &words {
+        act.role(Role::Read, file);
+    }
+    let mut flow = match words.first() {
+        Some(file) => act.judge.content(file, &act.cwd),
+        None => act.call.stdin.clone(),
+    };
+    flow.text = None;
+    flow
+}
+
+/// Reads a sed script command by command; what writes or runs becomes an effect.
+pub(crate) fn sed_script(
+    judge: &mut Judge<'_>,
+    state: &mut State,
+    call: &Call,
+    draft: &mut Draft,
+    script: &Given,
+) {
+    let mut rest = script.text.as_str();
+    loop {
+        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == ';' || c == '}');
+        if rest.is_empty() {
+            return;
+        }
+        let Some(after) = skip_addresses(rest) else {
+            draft.raise(Risk::Normal);
+            return;
+        };
+        let mut letters = after.chars();
+        let Some(command) = letters.next() else {
+            return;
+        };
+        let tail = letters.as_str();
+        rest = match command {
+            's' => {
+                let Some((flags, next)) = substitution(tail) else {
+                    draft.raise(Risk::Normal);
+                    return;
+                };
+                if let Some((before, file)) = flags.split_once('w') {
+                    sed_writes(judge, state, draft, script, file.trim());
+                    sed_runs_flag(draft, script, before);
+                } else {
+                    sed_runs_flag(draft, script, flags);
+                }
+                next
+            }
+            'y' => match substitution(tail) {
+                Some((_, next)) => next,
+                None => return,
+            },
+            '{' => tail,
+            '#' | 'a' | 'i' | 'c' => next_line(tail),
+            'w' | 'W' => {
+                let line = tail.lines().next().unwrap_or_default();
+                sed_writes(judge, state, draft, script, line.trim());
+                next_line(tail)
+            }
+            'r' | 'R' => next_line(tail),
+            'e' => {
+                let line = tail.lines().next().unwrap_or_default().trim();
+                sed_runs_flag(draft, script, "e");
+                if !line.is_empty() {
+                    let mut inner = call.with_args(Vec::new(), "sed");
+                    inner.stdin = Flow::default();
+                    let mut fresh = State::new(state.cwd.clone());
+                    judge.text(line, &mut fresh, &inner, script.span);
+                }
+                next_line(tail)
+            }
+            ':' | 'b' | 't' | 'T' => {
+                let end = tail.find([';', '\n', '}']).unwrap_or(tail.len());
+                &tail[end..]
+            }
+            'd' | 'D' | 'p' | 'P' | 'n' | 'N' | 'g' | 'G' | 'h' | 'H' | 'x' | '=' | 'z' | 'F' => tail,
+            'q' | 'Q' | 'l' | 'L' => tail.trim_start().trim_start_matches(|c: char| c.is_ascii_digit()),
+            _ => {
+                draft.raise(Risk::Normal);
+                return;
+            }
+        };
+    }
+}
+
+fn sed_runs_flag(draft: &mut Draft, script: &Given, flags: &str) {
+    if flags.contains('e') {
+        let action = Action::Runs {
+            program: "sh".to_owned(),
+        };
+        draft.effect(action, Risk::Dangerous, "Runs what sed makes of its input", script.span);
+    }
+}
+
+fn sed_writes(judge: &Judge<'_>, state: &State, draft: &mut Draft, script: &Given, file: &str) {
+    let given = script.part(file);
+    let target = judge.target(&given, &state.cwd);
+    harm::touch(draft, Touch::Write, &given, target);
+}
+
+fn next_line(text: &str) -> &str {
+    // A backslash before the line's end continues `a`, `i` and `c`.
+    let mut rest = text;
+    while let Some((line, after)) = rest.split_once('\n') {
+        rest = after;
+        if !line.ends_with('\\') {
+            return rest;
+        }
+    }
+    ""
+}
+
+/// Skips `1,5`, `/re/,+3`, `$!`.
+fn skip_addresses(text: &str) -> Option<&str> {
+    let mut rest = text;
+    loop {
+        let first = rest.chars().next()?;
+        match first {
+            '0'..='9' | '$' | ',' | '+' | '~' | '!' | ' ' | '\t' => rest = &rest[1..],
+            '/' => rest = delimited(&rest[1..], '/')?.trim_start_matches(['I', 'M']),
+            '\\' => {
+                let mark = rest[1..].chars().next()?;
+                rest = delimited(&rest[1 + mark.len_utf8()..], mark)?;
+            }
+            _ => return Some(rest),
+        }
+    }
+}
+
+/// The flags behind `s/a/b/`, and what follows them.
+fn substitution(text: &str) -> Option<(&str, &str)> {
+    let mark = text.chars().next()?;
+    let rest = delimited(&text[mark.len_utf8()..], mark)?;
+    let rest = delimited(rest, mark)?;
+    let end = match rest.find(['\n', ';', '}']) {
+        // A file name goes on to the end of the line.
+        Some(_) if rest[..rest.find([';', '}', '\n']).unwrap_or(0)].contains('w') => {
+            rest.find('\n').unwrap_or(rest.len())
+        }
+        Some(end) => end,
+        None => rest.len(),
+    };
+    Some((&rest[..end], &rest[end..]))
+}
+
+/// What follows the closing mark.
+fn delimited(text: &str, mark: char) -> Option<&str> {
+    let mut class = false;
+    let mut letters = text.char_indices();
+    while let Some((at, letter)) = letters.next() {
+        match letter {
+            '\\' => {
+                letters.next();
+            }
+            '[' if mark != '[' => class = true,
+            ']' => class = false,
+            _ if letter == mark && !class => return Some(&text[at + letter.len_utf8()..]),
+            '\n' => class = false,
+            _ => {}
+        }
+    }
+    if class {
+        // An unbalanced bracket: read the mark plainly.
+        let at = text.find(mark)?;
+        return Some(&text[at + mark.len_utf8()..]);
+    }
+    None
+}
+
+/// Database clients: statements in arguments or on the input.
+pub(crate) fn sql(act: &mut Act<'_, '_>) -> Flow {
+    describe(act);
+    if let Some(text) = act.call.stdin.text.clone() {
+        let given = Given::known(text, act.call.span);
+        statements(act.judge, act.state, act.call, act.draft, &given);
+    }
+    output(act)
+}
+
+/// SQL and the small commands of its clients.
+pub(crate) fn statements(
+    judge: &mut Judge<'_>,
+    state: &mut State,
+    call: &Call,
+    draft: &mut Draft,
+    source: &Given,
+) {
+    draft.raise(Risk::Normal);
+    let lower = source.text.to_ascii_lowercase();
+    let spaced = lower.split_whitespace().collect::<Vec<_>>().join(" ");
+    let destroys = CODE
+        .iter()
+        .filter(|code| code.means == Means::Drop && code.languages.contains(&Language::Sql))
+        .any(|code| code.text.iter().any(|text| spaced.contains(text)));
+    let unbounded = spaced.split(';').any(|statement| {
+        let statement = statement.trim();
+        (statement.starts_with("delete from") || statement.starts_with("update "))
+            && !statement.contains(" where ")
+    });
+    if destroys || unbounded {
+        draft.effect(
+            Action::Discards,
+            Risk::Dangerous,
+            "Destroys data in a database",
+            source.span,
+        );
+    }
+    for line in source.text.lines() {
+        let line = line.trim();
+        let command = line
+            .strip_prefix("\\!")
+            .or_else(|| line.strip_prefix(".shell "))
+            .or_else(|| line.strip_prefix(".system "))
+            .or_else(|| line.strip_prefix("system "));
+        if let Some(command) = command {
+            let mut inner = call.with_args(Vec::new(), &draft.program.name);
+            inner.stdin = Flow::default();
+            let mut fresh = State::new(state.cwd.clone());
+            judge.text(command, &mut fresh, &inner, source.span);
+        }
+    }
+}
+
+/// An editor's commands: `:!command`, `:w file`, `:py …`.
+pub(crate) fn vim(
+    judge: &mut Judge<'_>,
+    state: &mut State,
+    call: &Call,
+    draft: &mut Draft,
+    source: &Given,
+) {
+    draft.raise(Risk::Normal);
+    for part in source.text.split('|') {
+        let part = part.trim().trim_start_matches(':').trim_start();
+        let part = part.trim_start_matches("silent ").trim_start_matches('%');
+        let command = part
+            .strip_prefix('!')
+            .or_else(|| part.strip_prefix("r!"))
+            .or_else(|| part.strip_prefix("r !"))
+            .or_else(|| part.strip_prefix("term "));
+        if let Some(command) = command {
+            let mut inner = call.with_args(Vec::new(), &draft.program.name);
+            inner.stdin = Flow::default();
+            let mut fresh = State::new(state.cwd.clone());
+            judge.text(command, &mut fresh, &inner, source.span);
+        } else if let Some(code) = part.strip_prefix("py ").or_else(|| part.strip_prefix("py3 ")) {
+            let given = source.part(code);
+            code::judge_parts(judge, state, call, draft, Language::Python, &given);
+        } else if let Some(code) = part.strip_prefix("lua ") {
+            let given = source.part(code);
+            code::judge_parts(judge, state, call, draft, Language::Lua, &given);
+        } else if part.contains("system(") || part.starts_with("shell") || part.starts_with("set shell") {
+            draft.effect(
+                Action::Runs { program: "sh".to_owned() },
+                Risk::Dangerous,
+                "Starts a shell from an editor",
+                source.span,
+            );
+        }
+    }
+}

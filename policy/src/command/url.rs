@@ -1,0 +1,131 @@
+//! Hosts, URLs, `host:path`, and what is sent to them.
+
+use super::act::Act;
+use super::knowledge::Modifiers;
+use crate::classify::flow::Sources;
+use crate::classify::given::Given;
+use crate::classify::harm::Touch;
+use crate::effect::{Action, Place};
+use crate::risk::Risk;
+
+/// A host, an address or a URL that a program talks to.
+pub(crate) fn host(act: &mut Act<'_, '_>, given: &Given) {
+    let name = host_of(&given.text);
+    if given.from.has(Sources::SECRET) {
+        sends_secret(act, given);
+    }
+    if let Some(says) = deceptive(&given.text, &name) {
+        act.draft.effect(Action::Notes, Risk::Dangerous, says, given.span);
+    }
+    let action = Action::Network {
+        host: (!name.is_empty()).then_some(name),
+    };
+    act.draft.effect(action, Risk::Normal, "", given.span);
+}
+
+/// `host:path`, `scheme://…`, or a local path.
+pub(crate) fn remote(act: &mut Act<'_, '_>, given: &Given) {
+    match split_remote(&given.text) {
+        Some(_) => host(act, given),
+        None => act.touch(Touch::Read, given),
+    }
+}
+
+/// Host and path of a `host:path` argument; `None` for a local one.
+pub(crate) fn split_remote(text: &str) -> Option<(&str, &str)> {
+    if let Some((_, rest)) = text.split_once("://") {
+        let end = rest.find('/').unwrap_or(rest.len());
+        return Some((&rest[..end], &rest[end..]));
+    }
+    let (host, path) = text.split_once(':')?;
+    let local = host.is_empty() || host.contains('/') || (host.len() == 1 && path.starts_with('\\'));
+    (!local).then_some((host, path.trim_start_matches(':')))
+}
+
+/// Text or a file (`@file`) that is sent away.
+pub(crate) fn upload(act: &mut Act<'_, '_>, given: &Given) {
+    if given.from.has(Sources::SECRET) {
+        sends_secret(act, given);
+    }
+    let file = match given.text.split_once('@') {
+        Some((name, file)) if !name.contains(['{', '"', ' ', ':']) => file,
+        _ => return,
+    };
+    let file = given.part(file.split(';').next().unwrap_or_default());
+    file_upload(act, &file);
+}
+
+/// A file that is sent away.
+pub(crate) fn file_upload(act: &mut Act<'_, '_>, file: &Given) {
+    let file = &expanded(act, file);
+    let place = act.target(file).place;
+    match place {
+        Place::Secret => sends_secret(act, file),
+        Place::System | Place::Startup => act.draft.effect(
+            Action::Publishes,
+            Risk::Dangerous,
+            "Sends system files away",
+            file.span,
+        ),
+        _ => act.touch(Touch::Read, file),
+    }
+}
+
+/// curl expands no tilde, but whoever wrote `@~/…` meant the home folder.
+fn expanded(act: &Act<'_, '_>, file: &Given) -> Given {
+    match file.text.strip_prefix("~/") {
+        Some(rest) => file.part(&format!("{}/{rest}", act.judge.context.home)),
+        None => file.clone(),
+    }
+}
+
+/// Keys, passwords or tokens leave the machine.
+pub(crate) fn sends_secret(act: &mut Act<'_, '_>, given: &Given) {
+    act.draft.effect(
+        Action::Publishes,
+        Risk::Dangerous,
+        "Sends keys or passwords away",
+        given.span,
+    );
+}
+
+/// The host's name inside a URL or address.
+pub(crate) fn host_of(text: &str) -> String {
+    let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
+    let rest = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let rest = rest.rsplit('@').next().unwrap_or_default();
+    match rest.strip_prefix('[') {
+        Some(v6) => v6.split(']').next().unwrap_or_default().to_owned(),
+        None => rest.split(':').next().unwrap_or_default().to_owned(),
+    }
+}
+
+/// Whether a host is this machine.
+pub(crate) fn is_local(host: &str) -> bool {
+    matches!(host, "localhost" | "127.0.0.1" | "::1" | "0.0.0.0") || host.starts_with("127.")
+}
+
+/// Addresses made to be misread.
+fn deceptive(text: &str, host: &str) -> Option<&'static str> {
+    if !host.is_ascii() {
+        return Some("Host name with look-alike letters");
+    }
+    if host.split('.').any(|label| label.starts_with("xn--")) {
+        return Some("Host name in disguise");
+    }
+    if host.contains('%') {
+        return Some("Host name with escapes");
+    }
+    let authority = text.split_once("://").map(|(_, rest)| rest.split('/').next().unwrap_or_default());
+    match authority.and_then(|authority| authority.split_once('@')) {
+        Some((user, _)) if user.contains('.') && !user.contains(':') => {
+            Some("Host name hidden behind a user name")
+        }
+        _ => None,
+    }
+}
+
+/// Whether the command sends data rather than fetching it.
+pub(crate) fn sends(act: &Act<'_, '_>) -> bool {
+    act.reading.modifiers.has(Modifiers::UPLOAD)
+}

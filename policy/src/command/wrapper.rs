@@ -1,0 +1,267 @@
+//! Programs that run another command: what they run counts, with what they add to it.
+
+use super::act::Act;
+use super::knowledge::{Kind, Role};
+use super::{describe_base, describe_flags};
+use crate::classify::flow::{Flow, Sources};
+use crate::classify::given::Given;
+use crate::effect::Action;
+use crate::risk::Risk;
+
+/// `sudo`, `doas`, `pkexec`, `run0`: options, assignments, then a command as another user.
+pub(crate) fn sudo(act: &mut Act<'_, '_>) -> Flow {
+    describe_flags(act);
+    let mut position = 0;
+    while let Some(&index) = act.reading.positionals.get(position) {
+        let word = act.args[index].clone();
+        if !is_assignment(&word.text) {
+            break;
+        }
+        act.role(Role::Environment, &word);
+        position += 1;
+    }
+    let Some(&index) = act.reading.positionals.get(position) else {
+        let shell = ["-i", "-s", "--login", "--shell"].iter().any(|flag| act.reading.has(flag));
+        if shell {
+            act.draft.kind(Kind::Privilege, Risk::Dangerous, act.spec.says, act.call.span);
+        } else {
+            act.draft.raise(Risk::Normal);
+        }
+        return Flow::of(Sources::PROGRAM);
+    };
+    act.draft.kind(Kind::Privilege, Risk::Dangerous, act.spec.says, act.call.span);
+    act.inner(index)
+}
+
+/// `env`: options, assignments, then a command; `-S` splits a string.
+pub(crate) fn env(act: &mut Act<'_, '_>) -> Flow {
+    describe_base(act);
+    if let Some(text) = act.reading.value("-S").cloned() {
+        let mut words: Vec<Given> = text
+            .text
+            .split_ascii_whitespace()
+            .map(|word| text.part(word))
+            .collect();
+        words.extend(act.positionals().cloned());
+        return assignments_then_command(act, &words);
+    }
+    let words: Vec<Given> = act.positionals().cloned().collect();
+    if words.is_empty() {
+        return Flow::of(Sources::PROGRAM);
+    }
+    describe_flags(act);
+    assignments_then_command(act, &words)
+}
+
+fn assignments_then_command(act: &mut Act<'_, '_>, words: &[Given]) -> Flow {
+    let mut words = words;
+    while let Some((first, rest)) = words.split_first() {
+        if first.text != "-" && !is_assignment(&first.text) {
+            break;
+        }
+        act.role(Role::Environment, first);
+        words = rest;
+    }
+    if words.is_empty() {
+        return Flow::of(Sources::PROGRAM);
+    }
+    act.inner_args(words.to_vec())
+}
+
+fn is_assignment(text: &str) -> bool {
+    text.split_once('=').is_some_and(|(name, _)| {
+        !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    })
+}
+
+/// `xargs`: the command's last words come from the input.
+pub(crate) fn xargs(act: &mut Act<'_, '_>) -> Flow {
+    describe_base(act);
+    describe_flags(act);
+    let words: Vec<Given> = act.positionals().cloned().collect();
+    if words.is_empty() {
+        // `xargs` alone is `xargs echo`.
+        return Flow::of(Sources::PROGRAM.with(act.call.stdin.from));
+    }
+    let stdin = act.call.stdin.clone();
+    let from_file = act.reading.has("-a");
+    let replace = act
+        .reading
+        .seen("-I")
+        .or_else(|| act.reading.seen("-i"))
+        .map(|seen| seen.value.as_ref().map_or("{}".to_owned(), |value| value.text.clone()));
+    let items: Option<Vec<String>> = stdin.text.as_deref().filter(|_| !from_file).map(|text| {
+        if replace.is_some() {
+            text.lines().map(|line| line.trim().to_owned()).collect()
+        } else {
+            text.split(|c: char| c.is_ascii_whitespace() || c == '\0')
+                .filter(|word| !word.is_empty())
+                .map(str::to_owned)
+                .collect()
+        }
+    });
+    // A shell with nothing behind -c takes its program from the input.
+    if takes_program(&words, replace.as_deref()) {
+        input_is_program(act, items.as_deref(), &words);
+        return Flow::of(Sources::PROGRAM);
+    }
+    let span = act.call.span;
+    let unknown = |from: Sources| Given {
+        text: "$input".to_owned(),
+        many: true,
+        from: from.with(Sources::UNKNOWN),
+        span,
+        ..Given::default()
+    };
+    match (replace, items) {
+        (Some(mark), Some(items)) => {
+            for item in items.iter().take(8) {
+                let args = words.iter().map(|word| substitute(word, &mark, item)).collect();
+                act.inner_args(args);
+            }
+        }
+        (Some(mark), None) => {
+            let args = words
+                .iter()
+                .map(|word| {
+                    if word.text.contains(&mark) {
+                        Given {
+                            text: word.text.replace(&mark, "$input"),
+                            exact: false,
+                            from: word.from.with(stdin.from).with(Sources::UNKNOWN),
+                            ..word.clone()
+                        }
+                    } else {
+                        word.clone()
+                    }
+                })
+                .collect();
+            act.inner_args(args);
+        }
+        (None, Some(items)) => {
+            let mut args = words;
+            args.extend(items.iter().map(|item| Given::known(item.as_str(), span)));
+            act.inner_args(args);
+        }
+        (None, None) => {
+            let mut args = words;
+            args.push(unknown(stdin.from));
+            act.inner_args(args);
+        }
+    }
+    Flow::of(Sources::PROGRAM.with(stdin.from))
+}
+
+fn substitute(word: &Given, mark: &str, item: &str) -> Given {
+    Given {
+        text: word.text.replace(mark, item),
+        ..word.clone()
+    }
+}
+
+/// Whether the input becomes the text of `sh -c`.
+fn takes_program(words: &[Given], mark: Option<&str>) -> bool {
+    let shell = words.first().is_some_and(|word| {
+        matches!(word.text.rsplit('/').next(), Some("sh" | "bash" | "zsh" | "dash" | "ksh"))
+    });
+    let Some(at) = words.iter().position(|word| word.text == "-c") else {
+        return false;
+    };
+    shell
+        && match words.get(at + 1) {
+            None => true,
+            Some(text) => mark == Some(text.text.as_str()),
+        }
+}
+
+fn input_is_program(act: &mut Act<'_, '_>, items: Option<&[String]>, words: &[Given]) {
+    let span = words.first().map_or(act.call.span, |word| word.span);
+    let says = "Runs each line of its input as a command";
+    act.draft.effect(Action::Opaque, Risk::Dangerous, says, span);
+    match items {
+        Some(items) => {
+            let text = Given::known(items.join(" "), span);
+            act.shell_text(&text);
+        }
+        None => act.judge.opaque(says, span),
+    }
+}
+
+/// GNU `parallel`: the command's words, then `:::` and their arguments, or the input.
+pub(crate) fn parallel(act: &mut Act<'_, '_>) -> Flow {
+    describe_base(act);
+    describe_flags(act);
+    let words: Vec<Given> = act.positionals().cloned().collect();
+    let at = words
+        .iter()
+        .position(|word| word.text.starts_with(":::"))
+        .unwrap_or(words.len());
+    let (command, inputs) = words.split_at(at);
+    let inputs: Vec<&Given> = inputs.iter().filter(|word| !word.text.starts_with(":::")).collect();
+    if command.is_empty() {
+        // The arguments themselves are the commands.
+        for input in inputs {
+            act.shell_text(input);
+        }
+        if at == words.len() {
+            let text = Given {
+                text: act.call.stdin.text.clone().unwrap_or_default(),
+                exact: act.call.stdin.text.is_some(),
+                span: act.call.span,
+                ..Given::default()
+            };
+            if text.exact {
+                act.shell_text(&text);
+            } else {
+                act.judge.opaque("Runs each line of its input as a command", act.call.span);
+            }
+        }
+        return Flow::of(Sources::PROGRAM);
+    }
+    let mark = command.iter().any(|word| word.text.contains("{}")).then_some("{}");
+    if takes_program(command, mark) {
+        let items: Vec<String> = inputs.iter().map(|input| input.text.clone()).collect();
+        let known = (at < words.len()).then_some(items.as_slice());
+        input_is_program(act, known, command);
+        return Flow::of(Sources::PROGRAM);
+    }
+    let unknown = Given {
+        text: "$input".to_owned(),
+        from: act.call.stdin.from.with(Sources::UNKNOWN),
+        span: act.call.span,
+        ..Given::default()
+    };
+    let inputs: Vec<Given> = if inputs.is_empty() {
+        vec![unknown]
+    } else {
+        inputs.into_iter().take(8).cloned().collect()
+    };
+    for input in &inputs {
+        let mut args: Vec<Given> = command
+            .iter()
+            .map(|word| match mark {
+                Some(mark) if word.text.contains(mark) => Given {
+                    exact: word.exact && input.exact,
+                    from: word.from.with(input.from),
+                    ..substitute(word, mark, &input.text)
+                },
+                _ => word.clone(),
+            })
+            .collect();
+        if mark.is_none() {
+            args.push(input.clone());
+        }
+        // One word with blanks is a line for a shell.
+        match args.as_slice() {
+            [first, ..] if first.text.contains(' ') => {
+                let line: Vec<&str> = args.iter().map(|arg| arg.text.as_str()).collect();
+                let text = first.part(&line.join(" "));
+                act.shell_text(&text);
+            }
+            _ => {
+                act.inner_args(args);
+            }
+        }
+    }
+    Flow::of(Sources::PROGRAM)
+}
