@@ -5,8 +5,18 @@ use crate::shell::word::PartKind;
 
 /// Builtins whose arguments are names of variables.
 const ASSIGNING: &[&[u8]] = &[
-    b"read", b"export", b"declare", b"typeset", b"local", b"readonly", b"mapfile", b"readarray",
-    b"getopts", b"unset", b"let", b"printf",
+    b"read",
+    b"export",
+    b"declare",
+    b"typeset",
+    b"local",
+    b"readonly",
+    b"mapfile",
+    b"readarray",
+    b"getopts",
+    b"unset",
+    b"let",
+    b"printf",
 ];
 
 /// The names, with repetitions.

@@ -23,7 +23,13 @@ fn in_script(name: &[u8], script: &Script, beside: bool) -> bool {
 fn in_command(name: &[u8], command: &Command, beside: bool) -> bool {
     match &command.kind {
         CommandKind::Simple(simple) => {
-            beside && simple.words.first().and_then(|word| word.literal()).as_deref() == Some(name)
+            beside
+                && simple
+                    .words
+                    .first()
+                    .and_then(|word| word.literal())
+                    .as_deref()
+                    == Some(name)
         }
         CommandKind::Subshell(script) | CommandKind::Group(script) => {
             in_script(name, script, beside)

@@ -20,7 +20,10 @@ impl Judge<'_> {
     pub(crate) fn expand(&mut self, parts: &[Part], state: &mut State, call: &Call) {
         for part in parts {
             match &part.kind {
-                PartKind::Plain(_) | PartKind::Quoted(_) | PartKind::Tilde(_) | PartKind::Glob(_) => {}
+                PartKind::Plain(_)
+                | PartKind::Quoted(_)
+                | PartKind::Tilde(_)
+                | PartKind::Glob(_) => {}
                 PartKind::Range(_) => {}
                 PartKind::Double(inner, _) => self.expand(inner, state, call),
                 PartKind::Parameter(parameter) => {
@@ -133,10 +136,7 @@ impl Judge<'_> {
         let mut lists: Vec<Vec<Given>> = vec![Vec::new()];
         let mut rest = words;
         while !rest.is_empty() {
-            let length = rest
-                .iter()
-                .position(is_all_arguments)
-                .unwrap_or(rest.len());
+            let length = rest.iter().position(is_all_arguments).unwrap_or(rest.len());
             let (segment, after) = rest.split_at(length);
             if !segment.is_empty() {
                 let ends = self.segment(segment, state);
@@ -367,7 +367,16 @@ fn is_at(part: &Part) -> bool {
 /// Whether a variable's name says that its value is a secret.
 pub(crate) fn sounds_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    ["SECRET", "TOKEN", "PASSWORD", "PASSWD", "API_KEY", "APIKEY", "PRIVATE_KEY", "ACCESS_KEY"]
-        .iter()
-        .any(|part| name.contains(part))
+    [
+        "SECRET",
+        "TOKEN",
+        "PASSWORD",
+        "PASSWD",
+        "API_KEY",
+        "APIKEY",
+        "PRIVATE_KEY",
+        "ACCESS_KEY",
+    ]
+    .iter()
+    .any(|part| name.contains(part))
 }

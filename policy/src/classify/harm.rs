@@ -45,10 +45,20 @@ pub(crate) fn touch(draft: &mut Draft, touch: Touch, given: &Given, target: Targ
     };
     draft.effect(action, risk, phrase, given.span);
     if recursive && risk == Risk::Critical {
-        draft.effect(Action::Notes, Risk::Dangerous, "Recursive deletion", given.span);
+        draft.effect(
+            Action::Notes,
+            Risk::Dangerous,
+            "Recursive deletion",
+            given.span,
+        );
     }
     if recursive && given.glob {
-        draft.effect(Action::Notes, Risk::Dangerous, "Wildcard pattern", given.span);
+        draft.effect(
+            Action::Notes,
+            Risk::Dangerous,
+            "Wildcard pattern",
+            given.span,
+        );
     }
     if recursive && !given.exact && !given.glob && place == Place::Unknown {
         draft.effect(
@@ -169,9 +179,7 @@ fn attributes(place: Place) -> (Risk, &'static str) {
 
 fn attributes_tree(place: Place) -> (Risk, &'static str) {
     match place {
-        Place::Root | Place::SystemItself => {
-            (Risk::Critical, "Changes rights of the whole system")
-        }
+        Place::Root | Place::SystemItself => (Risk::Critical, "Changes rights of the whole system"),
         Place::HomeItself => (Risk::Dangerous, "Changes rights of a whole home"),
         _ => attributes(place),
     }

@@ -153,7 +153,11 @@ impl<'c> Judge<'c> {
     /// Something that cannot be known.
     pub(crate) fn opaque(&mut self, why: impl Into<String>, span: Span) {
         let why = why.into();
-        if !self.opaque.iter().any(|known| known.why == why && known.span == span) {
+        if !self
+            .opaque
+            .iter()
+            .any(|known| known.why == why && known.span == span)
+        {
             self.opaque.push(Opaque { why, span });
         }
     }
@@ -196,7 +200,10 @@ impl<'c> Judge<'c> {
             return self.unknown_name(call);
         }
         if name.exact
-            && call.wrappers.last().is_none_or(|wrapper| wrapper == "function")
+            && call
+                .wrappers
+                .last()
+                .is_none_or(|wrapper| wrapper == "function")
             && let Some(flow) = self.defined_here(state, call)
         {
             return flow;
@@ -273,7 +280,11 @@ impl<'c> Judge<'c> {
         };
         let trusted = match folder {
             None => true,
-            Some(folder) => self.context.trusted_path.iter().any(|known| known == folder),
+            Some(folder) => self
+                .context
+                .trusted_path
+                .iter()
+                .any(|known| known == folder),
         };
         Program {
             name: last.to_owned(),

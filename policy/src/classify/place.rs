@@ -64,7 +64,11 @@ pub(crate) fn normal(path: &str) -> String {
 
 fn place(path: &str, given: &Given, context: &Context) -> Place {
     // `dir/*` means all of `dir`, and so does `dir/.[!.]*`.
-    let whole = if given.glob { everything_in(path) } else { None };
+    let whole = if given.glob {
+        everything_in(path)
+    } else {
+        None
+    };
     let folder = whole.unwrap_or(path);
     if folder == "/" {
         return Place::Root;
@@ -98,7 +102,10 @@ fn place(path: &str, given: &Given, context: &Context) -> Place {
 
 fn everything_in(path: &str) -> Option<&str> {
     let (folder, last) = path.rsplit_once('/')?;
-    let all = matches!(last, "*" | ".*" | ".[!.]*" | ".??*" | "**" | "*.*" | "{*,.*}");
+    let all = matches!(
+        last,
+        "*" | ".*" | ".[!.]*" | ".??*" | "**" | "*.*" | "{*,.*}"
+    );
     all.then_some(if folder.is_empty() { "/" } else { folder })
 }
 
@@ -128,7 +135,10 @@ fn listed(path: &str, context: &Context) -> Option<Place> {
             Some(pattern) => below_home.is_some_and(|rest| matches(pattern, rest)),
             None => match pattern.strip_prefix("**/") {
                 Some(pattern) => anywhere(pattern, path),
-                None => matches(pattern.trim_start_matches('/'), path.trim_start_matches('/')),
+                None => matches(
+                    pattern.trim_start_matches('/'),
+                    path.trim_start_matches('/'),
+                ),
             },
         };
         hit.then_some(*place)
@@ -137,7 +147,9 @@ fn listed(path: &str, context: &Context) -> Option<Place> {
 
 /// The part of a path below another user's home.
 fn other_home(path: &str) -> Option<&str> {
-    let rest = path.strip_prefix("/home/").or_else(|| path.strip_prefix("/Users/"))?;
+    let rest = path
+        .strip_prefix("/home/")
+        .or_else(|| path.strip_prefix("/Users/"))?;
     rest.split_once('/').map(|(_, rest)| rest)
 }
 

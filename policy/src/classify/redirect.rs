@@ -96,7 +96,10 @@ impl Judge<'_> {
                     state.network_descriptors.insert(descriptor);
                 }
             }
-            RedirectKind::Read | RedirectKind::Write | RedirectKind::Append | RedirectKind::ReadWrite => {
+            RedirectKind::Read
+            | RedirectKind::Write
+            | RedirectKind::Append
+            | RedirectKind::ReadWrite => {
                 if is_connection(&given.text) {
                     if matches!(descriptor.as_str(), "0" | "1" | "2") {
                         io.connected = true;
@@ -119,7 +122,10 @@ impl Judge<'_> {
                 {
                     io.output = place.resolved.clone();
                     io.appends = kind == RedirectKind::Append;
-                } else if descriptor == "1" && place.place == Place::Sink && given.text == "/dev/null" {
+                } else if descriptor == "1"
+                    && place.place == Place::Sink
+                    && given.text == "/dev/null"
+                {
                     io.output = Some("/dev/null".to_owned());
                 }
                 target = Some(place);

@@ -333,7 +333,10 @@ impl Judge<'_> {
             state.variables.set(number.to_string().as_bytes(), value);
         }
         let outer = state.positional.replace(Rc::new(
-            call.args.get(1..).map(<[Given]>::to_vec).unwrap_or_default(),
+            call.args
+                .get(1..)
+                .map(<[Given]>::to_vec)
+                .unwrap_or_default(),
         ));
         let mut inner = call.clone();
         inner.args.clear();

@@ -118,7 +118,10 @@ impl<'a, 'c> Act<'a, 'c> {
 
     /// The positionals.
     pub(crate) fn positionals(&self) -> impl Iterator<Item = &Given> {
-        self.reading.positionals.iter().map(|&index| &self.args[index])
+        self.reading
+            .positionals
+            .iter()
+            .map(|&index| &self.args[index])
     }
 
     /// The path an argument names.
@@ -213,7 +216,10 @@ impl<'a, 'c> Act<'a, 'c> {
     /// Remembers that a file's content is not what the line said.
     pub(crate) fn forget_file(&mut self, file: &Given) {
         if let Some(path) = self.target(file).resolved {
-            self.judge.traces.files.insert(path, Flow::of(Sources::PROGRAM));
+            self.judge
+                .traces
+                .files
+                .insert(path, Flow::of(Sources::PROGRAM));
         }
     }
 }

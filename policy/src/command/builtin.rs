@@ -14,12 +14,67 @@ use crate::shell::decode;
 use crate::shell::fold::Value;
 
 const BUILTINS: &[&str] = &[
-    ".", ":", "[", "alias", "bg", "bind", "break", "builtin", "caller", "cd", "command", "compgen",
-    "complete", "compopt", "continue", "declare", "dirs", "disown", "echo", "enable", "eval", "exec",
-    "exit", "export", "false", "fc", "fg", "getopts", "hash", "help", "history", "jobs", "kill", "let",
-    "local", "logout", "mapfile", "popd", "printf", "pushd", "pwd", "read", "readarray", "readonly",
-    "return", "set", "shift", "shopt", "source", "suspend", "test", "times", "trap", "true", "type",
-    "typeset", "ulimit", "umask", "unalias", "unset", "wait",
+    ".",
+    ":",
+    "[",
+    "alias",
+    "bg",
+    "bind",
+    "break",
+    "builtin",
+    "caller",
+    "cd",
+    "command",
+    "compgen",
+    "complete",
+    "compopt",
+    "continue",
+    "declare",
+    "dirs",
+    "disown",
+    "echo",
+    "enable",
+    "eval",
+    "exec",
+    "exit",
+    "export",
+    "false",
+    "fc",
+    "fg",
+    "getopts",
+    "hash",
+    "help",
+    "history",
+    "jobs",
+    "kill",
+    "let",
+    "local",
+    "logout",
+    "mapfile",
+    "popd",
+    "printf",
+    "pushd",
+    "pwd",
+    "read",
+    "readarray",
+    "readonly",
+    "return",
+    "set",
+    "shift",
+    "shopt",
+    "source",
+    "suspend",
+    "test",
+    "times",
+    "trap",
+    "true",
+    "type",
+    "typeset",
+    "ulimit",
+    "umask",
+    "unalias",
+    "unset",
+    "wait",
 ];
 
 /// Whether a shell has this name built in.
@@ -74,7 +129,9 @@ pub(crate) fn echo(act: &mut Act<'_, '_>) -> Flow {
 pub(crate) fn printf(act: &mut Act<'_, '_>) -> Flow {
     describe_flags(act);
     let words: Vec<Given> = act.positionals().cloned().collect();
-    let from = words.iter().fold(Sources::NONE, |from, word| from.with(word.from));
+    let from = words
+        .iter()
+        .fold(Sources::NONE, |from, word| from.with(word.from));
     let text = words.split_first().and_then(|(format, rest)| {
         let rest: Option<Vec<&[u8]>> = rest
             .iter()
@@ -241,9 +298,14 @@ pub(crate) fn read(act: &mut Act<'_, '_>) -> Flow {
     let alone = names.len() == 1;
     for name in names {
         let line = stdin.text.as_deref().and_then(|text| text.lines().next());
-        let only = stdin.text.as_deref().is_some_and(|text| text.lines().count() <= 1);
+        let only = stdin
+            .text
+            .as_deref()
+            .is_some_and(|text| text.lines().count() <= 1);
         let value = match line {
-            Some(line) if alone && only && from == stdin.from => Value::known(line.trim().as_bytes()),
+            Some(line) if alone && only && from == stdin.from => {
+                Value::known(line.trim().as_bytes())
+            }
             _ => Value::unknown(),
         };
         act.state.variables.set(name.text.as_bytes(), value);
@@ -268,7 +330,9 @@ pub(crate) fn set(act: &mut Act<'_, '_>) -> Flow {
             Some(word) if word.exact && !shifts => Value::known(word.text.as_bytes()),
             _ => Value::unknown(),
         };
-        act.state.variables.set(number.to_string().as_bytes(), value);
+        act.state
+            .variables
+            .set(number.to_string().as_bytes(), value);
     }
     act.state.positional = (!shifts).then(|| Rc::new(words));
     Flow::literal("")
@@ -277,7 +341,9 @@ pub(crate) fn set(act: &mut Act<'_, '_>) -> Flow {
 /// `unset`: gone variables are empty.
 pub(crate) fn unset(act: &mut Act<'_, '_>) -> Flow {
     for word in act.positionals().cloned().collect::<Vec<_>>() {
-        act.state.variables.set(word.text.as_bytes(), Value::known(b""));
+        act.state
+            .variables
+            .set(word.text.as_bytes(), Value::known(b""));
         act.state.functions.remove(&word.text);
         act.state.aliases.remove(&word.text);
     }

@@ -17,6 +17,8 @@ use crate::risk::Risk;
 
 /// More calls than this in one source are not looked at one by one.
 const MAX_CALLS: usize = 64;
+/// The arguments of one call are looked for in this many bytes.
+const MAX_ARGUMENTS: usize = 4096;
 
 /// Source text in an argument (`-c`, `-e`).
 pub(crate) fn argument(act: &mut Act<'_, '_>, language: Language, given: &Given) {
@@ -82,7 +84,10 @@ impl Look<'_, '_> {
     fn through(&mut self) {
         let text = self.source.text.as_str();
         let mut seen: Vec<Means> = Vec::new();
-        for code in CODE.iter().filter(|code| self.speaks(code)) {
+        for code in CODE {
+            if !self.speaks(code) {
+                continue;
+            }
             for pattern in code.text {
                 if !text.contains(pattern) {
                     continue;
@@ -106,9 +111,16 @@ impl Look<'_, '_> {
         let has = |means: Means| seen.contains(&means);
         let text = self.source.text.as_str();
         let short = text.lines().count() <= 3;
-        let shell = ["/bin/sh", "/bin/bash", "sh -i", "bash -i", "cmd.exe", "powershell"]
-            .iter()
-            .any(|name| text.contains(name));
+        let shell = [
+            "/bin/sh",
+            "/bin/bash",
+            "sh -i",
+            "bash -i",
+            "cmd.exe",
+            "powershell",
+        ]
+        .iter()
+        .any(|name| text.contains(name));
         let starts = has(Means::Shell) || has(Means::Argv);
         let tied = has(Means::Attach) || (shell && starts);
         if has(Means::Socket) && (tied || (short && (starts || has(Means::Evaluate)))) {
@@ -154,9 +166,16 @@ impl Look<'_, '_> {
             if self.calls > MAX_CALLS {
                 return;
             }
-            let quote = pattern.chars().last().filter(|c| matches!(c, '"' | '\'' | '`'));
+            let quote = pattern
+                .chars()
+                .last()
+                .filter(|c| matches!(c, '"' | '\'' | '`'));
             let rest = &text[at + pattern.len()..];
-            let words = literals(rest, quote);
+            let mut end = rest.len().min(MAX_ARGUMENTS);
+            while !rest.is_char_boundary(end) {
+                end -= 1;
+            }
+            let words = literals(&rest[..end], quote);
             self.occurrence(means, &words);
         }
     }
@@ -194,10 +213,18 @@ impl Look<'_, '_> {
                 }
             }
             Means::Drop => {
-                self.effect(Action::Discards, Risk::Dangerous, "Destroys data in a database");
+                self.effect(
+                    Action::Discards,
+                    Risk::Dangerous,
+                    "Destroys data in a database",
+                );
             }
             Means::Injects => {
-                self.effect(Action::Privilege, Risk::Dangerous, "Reaches into another process");
+                self.effect(
+                    Action::Privilege,
+                    Risk::Dangerous,
+                    "Reaches into another process",
+                );
             }
             Means::Socket
             | Means::Network
@@ -211,7 +238,11 @@ impl Look<'_, '_> {
     fn run_text(&mut self, text: &str, complete: bool) {
         let mut inner = self.call.with_args(Vec::new(), &self.draft.program.name);
         inner.stdin = Default::default();
-        let source = if complete { text.to_owned() } else { text.replace("{}", "$_") };
+        let source = if complete {
+            text.to_owned()
+        } else {
+            text.replace("{}", "$_")
+        };
         let span = self.source.span;
         let mut state = State::new(self.state.cwd.clone());
         self.judge.text(&source, &mut state, &inner, span);
@@ -219,13 +250,18 @@ impl Look<'_, '_> {
 
     fn run_words(&mut self, words: &Words) {
         let span = self.source.span;
-        let mut args: Vec<Given> = words.list.iter().map(|word| Given::known(word.as_str(), span)).collect();
+        let mut args: Vec<Given> = words
+            .list
+            .iter()
+            .map(|word| Given::known(word.as_str(), span))
+            .collect();
         if !words.complete {
             args.push(Given::unknown(span));
         }
         let mut inner = self.call.with_args(args, &self.draft.program.name);
         inner.stdin = Default::default();
-        self.judge.isolated(self.state, |judge, state| judge.invoke(state, &inner));
+        self.judge
+            .isolated(self.state, |judge, state| judge.invoke(state, &inner));
     }
 
     fn path(&mut self, touch: Touch, path: &str) {
@@ -283,9 +319,10 @@ impl Words {
             Language::Awk => true,
             Language::Perl => self.list.iter().any(|word| word.starts_with('>')),
             _ => {
-                self.list.get(1).is_some_and(|mode| {
-                    mode.len() <= 3 && mode.contains(['w', 'a', 'x', '+'])
-                }) || self.tail.contains("mode='w")
+                self.list
+                    .get(1)
+                    .is_some_and(|mode| mode.len() <= 3 && mode.contains(['w', 'a', 'x', '+']))
+                    || self.tail.contains("mode='w")
                     || self.tail.contains("mode=\"w")
                     || self.list.len() == 1 && self.tail.starts_with(", ")
             }

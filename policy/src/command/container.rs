@@ -28,7 +28,8 @@ pub(crate) fn run(act: &mut Act<'_, '_>) -> Flow {
             ("--cap-add", text) if is_strong(text) => "Gives a container strong rights",
             _ => continue,
         };
-        act.draft.effect(Action::Privilege, Risk::Dangerous, says, value.span);
+        act.draft
+            .effect(Action::Privilege, Risk::Dangerous, says, value.span);
     }
     let flow = describe_positionals(act);
     verbs::sub_command(act);
@@ -40,7 +41,14 @@ fn is_strong(capability: &str) -> bool {
     let name = name.trim_start_matches("CAP_");
     matches!(
         name,
-        "ALL" | "SYS_ADMIN" | "SYS_PTRACE" | "SYS_MODULE" | "SYS_RAWIO" | "DAC_READ_SEARCH" | "NET_ADMIN" | "BPF"
+        "ALL"
+            | "SYS_ADMIN"
+            | "SYS_PTRACE"
+            | "SYS_MODULE"
+            | "SYS_RAWIO"
+            | "DAC_READ_SEARCH"
+            | "NET_ADMIN"
+            | "BPF"
     )
 }
 
@@ -78,9 +86,11 @@ pub(crate) fn mount(act: &mut Act<'_, '_>, given: &Given) {
         Place::Secret => "Shows keys or passwords to a container",
         Place::Device => "Shows a raw device to a container",
         _ => {
-            act.draft.effect(Action::Reads(target), Risk::Safe, "", given.span);
+            act.draft
+                .effect(Action::Reads(target), Risk::Safe, "", given.span);
             return;
         }
     };
-    act.draft.effect(Action::Privilege, Risk::Dangerous, says, given.span);
+    act.draft
+        .effect(Action::Privilege, Risk::Dangerous, says, given.span);
 }

@@ -14,7 +14,11 @@ pub(crate) fn rm(act: &mut Act<'_, '_>) -> Flow {
     describe_base(act);
     describe_flags(act);
     let recursive = act.reading.modifiers.has(Modifiers::RECURSIVE);
-    let touch = if recursive { Touch::DeleteTree } else { Touch::Delete };
+    let touch = if recursive {
+        Touch::DeleteTree
+    } else {
+        Touch::Delete
+    };
     let paths: Vec<Given> = act.positionals().cloned().collect();
     for path in &paths {
         act.touch(touch, path);
@@ -26,7 +30,8 @@ pub(crate) fn rm(act: &mut Act<'_, '_>) -> Flow {
         act.draft.note(Risk::Dangerous, "Recursive deletion");
     }
     if recursive && act.reading.has("--no-preserve-root") {
-        act.draft.note(Risk::Critical, "Deletes the whole file system");
+        act.draft
+            .note(Risk::Critical, "Deletes the whole file system");
     }
     Flow::literal("")
 }
@@ -43,7 +48,11 @@ pub(crate) fn chmod(act: &mut Act<'_, '_>) -> Flow {
         .reading
         .unknown
         .iter()
-        .find(|word| word.text[1..].bytes().all(|b| b"rwxXstugoa,+-=".contains(&b)))
+        .find(|word| {
+            word.text[1..]
+                .bytes()
+                .all(|b| b"rwxXstugoa,+-=".contains(&b))
+        })
         .cloned();
     let mode = match dashed {
         Some(mode) if name == "chmod" => Some(mode),
@@ -69,7 +78,11 @@ pub(crate) fn chmod(act: &mut Act<'_, '_>) -> Flow {
             );
         }
     }
-    let touch = if recursive { Touch::AttributesTree } else { Touch::Attributes };
+    let touch = if recursive {
+        Touch::AttributesTree
+    } else {
+        Touch::Attributes
+    };
     for path in words.iter().take(256) {
         act.touch(touch, path);
     }
@@ -106,10 +119,12 @@ fn sets_identity(mode: &str) -> bool {
 pub(crate) fn dd(act: &mut Act<'_, '_>) -> Flow {
     describe_base(act);
     describe_flags(act);
-    let endless = act
-        .reading
-        .value("if")
-        .is_some_and(|file| matches!(file.text.as_str(), "/dev/zero" | "/dev/urandom" | "/dev/random"));
+    let endless = act.reading.value("if").is_some_and(|file| {
+        matches!(
+            file.text.as_str(),
+            "/dev/zero" | "/dev/urandom" | "/dev/random"
+        )
+    });
     if let Some(file) = act.reading.value("of").cloned() {
         let place = act.target(&file).place;
         if endless && !act.reading.has("count") && place != Place::Device && place != Place::Sink {
@@ -149,7 +164,12 @@ pub(crate) fn tar(act: &mut Act<'_, '_>) -> Flow {
     if let Some(archive) = archive {
         let remote = archive.text.contains(':') && !archive.text.starts_with(['/', '.']);
         if remote {
-            act.draft.effect(Action::Network { host: None }, Risk::Normal, "", archive.span);
+            act.draft.effect(
+                Action::Network { host: None },
+                Risk::Normal,
+                "",
+                archive.span,
+            );
         } else if creates && archive.text != "-" {
             act.touch(Touch::Write, &archive);
         } else {

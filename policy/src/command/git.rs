@@ -24,11 +24,18 @@ pub(crate) fn git(act: &mut Act<'_, '_>) -> Flow {
 
 /// A branch, or files whose changes are lost.
 fn checkout(act: &mut Act<'_, '_>) {
-    let creates = ["-b", "-B", "--orphan", "-t"].iter().any(|flag| act.reading.has(flag));
-    let separator = act.args.iter().position(|word| word.text == "--" && word.exact);
+    let creates = ["-b", "-B", "--orphan", "-t"]
+        .iter()
+        .any(|flag| act.reading.has(flag));
+    let separator = act
+        .args
+        .iter()
+        .position(|word| word.text == "--" && word.exact);
     let words: Vec<Given> = act.positionals().cloned().collect();
     let behind = separator.is_some_and(|at| at + 1 < act.args.len());
-    let whole = words.iter().any(|word| matches!(word.text.as_str(), "." | ":/" | "./"));
+    let whole = words
+        .iter()
+        .any(|word| matches!(word.text.as_str(), "." | ":/" | "./"));
     if !creates && (behind || whole || words.len() > 1) {
         discards(act);
     }
@@ -36,7 +43,9 @@ fn checkout(act: &mut Act<'_, '_>) {
 
 fn restore(act: &mut Act<'_, '_>) {
     let staged_only = act.reading.has("--staged") && !act.reading.has("--worktree");
-    if !staged_only && (!act.reading.positionals.is_empty() || act.reading.has("--pathspec-from-file")) {
+    if !staged_only
+        && (!act.reading.positionals.is_empty() || act.reading.has("--pathspec-from-file"))
+    {
         discards(act);
     }
 }
@@ -55,10 +64,12 @@ fn push(act: &mut Act<'_, '_>) {
     for word in act.positionals().skip(1).cloned().collect::<Vec<_>>() {
         if word.text.starts_with('+') {
             let says = "Rewrites published history";
-            act.draft.effect(Action::Publishes, Risk::Dangerous, says, word.span);
+            act.draft
+                .effect(Action::Publishes, Risk::Dangerous, says, word.span);
         } else if word.text.starts_with(':') && word.text.len() > 1 {
             let says = "Deletes a published branch";
-            act.draft.effect(Action::Publishes, Risk::Dangerous, says, word.span);
+            act.draft
+                .effect(Action::Publishes, Risk::Dangerous, says, word.span);
         }
     }
 }
@@ -80,7 +91,10 @@ fn clean(act: &mut Act<'_, '_>) {
 /// `git config key value`.
 fn config(act: &mut Act<'_, '_>) {
     let mut words: Vec<Given> = act.positionals().cloned().collect();
-    if words.first().is_some_and(|word| matches!(word.text.as_str(), "set" | "add")) {
+    if words
+        .first()
+        .is_some_and(|word| matches!(word.text.as_str(), "set" | "add"))
+    {
         words.remove(0);
     }
     if let [key, value, ..] = words.as_slice() {
@@ -104,7 +118,10 @@ fn judge_setting(act: &mut Act<'_, '_>, key: &str, value: &Given) {
     let Some(known) = GIT_KEYS.iter().find(|known| matches(known.key, &key)) else {
         return;
     };
-    if matches!(value.text.as_str(), "" | "true" | "false" | "cat" | "less" | "0" | "1" | "/dev/null") {
+    if matches!(
+        value.text.as_str(),
+        "" | "true" | "false" | "cat" | "less" | "0" | "1" | "/dev/null"
+    ) {
         act.draft.raise(Risk::Normal);
         return;
     }
@@ -112,7 +129,9 @@ fn judge_setting(act: &mut Act<'_, '_>, key: &str, value: &Given) {
     match known.role {
         Role::Shell if value.exact => {
             act.draft.effect(
-                Action::Runs { program: text.to_owned() },
+                Action::Runs {
+                    program: text.to_owned(),
+                },
                 Risk::Normal,
                 "",
                 value.span,
@@ -124,7 +143,9 @@ fn judge_setting(act: &mut Act<'_, '_>, key: &str, value: &Given) {
             act.draft.raise(Risk::Normal);
         }
         _ => act.draft.effect(
-            Action::Runs { program: text.to_owned() },
+            Action::Runs {
+                program: text.to_owned(),
+            },
             Risk::Dangerous,
             known.says,
             value.span,

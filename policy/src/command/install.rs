@@ -1,7 +1,7 @@
 //! Package managers: where packages come from, and whether their version is fixed.
 
 use super::act::Act;
-use super::{describe};
+use super::describe;
 use super::knowledge::Role;
 use crate::classify::flow::Flow;
 use crate::classify::given::Given;
@@ -11,7 +11,12 @@ use crate::risk::Risk;
 
 /// An installation: normal, with what is unusual about it.
 pub(crate) fn install(act: &mut Act<'_, '_>) -> Flow {
-    act.draft.effect(Action::Network { host: None }, Risk::Normal, "", act.call.span);
+    act.draft.effect(
+        Action::Network { host: None },
+        Risk::Normal,
+        "",
+        act.call.span,
+    );
     let flow = describe(act);
     let packages = act
         .positionals()
@@ -19,7 +24,8 @@ pub(crate) fn install(act: &mut Act<'_, '_>) -> Flow {
         .count();
     let listed = act.spec.args.iter().any(|arg| arg.role == Role::Package);
     if listed && packages > 0 {
-        act.draft.note(Risk::Normal, "Installs without a fixed version");
+        act.draft
+            .note(Risk::Normal, "Installs without a fixed version");
     }
     flow
 }
@@ -29,13 +35,16 @@ pub(crate) fn package(act: &mut Act<'_, '_>, given: &Given) {
     let text = given.text.as_str();
     if text.starts_with("http://") {
         act.draft.effect(
-            Action::Network { host: Some(super::url::host_of(text)) },
+            Action::Network {
+                host: Some(super::url::host_of(text)),
+            },
             Risk::Dangerous,
             "Installs from an unprotected address",
             given.span,
         );
     } else if text.contains("://") || text.starts_with("git+") || text.starts_with("git@") {
-        act.draft.note(Risk::Normal, "Installs from an unusual source");
+        act.draft
+            .note(Risk::Normal, "Installs from an unusual source");
     } else if is_file(text) {
         act.touch(Touch::Read, given);
         act.draft.note(Risk::Normal, "Installs from a file");
@@ -43,7 +52,9 @@ pub(crate) fn package(act: &mut Act<'_, '_>, given: &Given) {
 }
 
 fn is_file(text: &str) -> bool {
-    let known = [".whl", ".tgz", ".tar.gz", ".deb", ".rpm", ".gem", ".apk", ".zip"];
+    let known = [
+        ".whl", ".tgz", ".tar.gz", ".deb", ".rpm", ".gem", ".apk", ".zip",
+    ];
     text.starts_with(['/', '.']) || known.iter().any(|ending| text.ends_with(ending))
 }
 

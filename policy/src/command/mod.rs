@@ -122,7 +122,8 @@ pub(crate) fn describe(act: &mut Act<'_, '_>) -> Flow {
 pub(crate) fn describe_base(act: &mut Act<'_, '_>) {
     let spec = act.spec;
     if !act.reading.modifiers.has(Modifiers::READS) {
-        act.draft.kind(spec.kind, spec.risk, spec.says, act.call.span);
+        act.draft
+            .kind(spec.kind, spec.risk, spec.says, act.call.span);
     }
     if !act.reading.unknown.is_empty() {
         match spec.unknown {
@@ -131,7 +132,12 @@ pub(crate) fn describe_base(act: &mut Act<'_, '_>) {
             Unknown::Dangerous => act.draft.note(Risk::Dangerous, "Unknown option"),
         }
     }
-    if act.reading.uncertain && spec.flags.iter().any(|flag| flag.role != Role::Data || flag.risk.is_some()) {
+    if act.reading.uncertain
+        && spec
+            .flags
+            .iter()
+            .any(|flag| flag.role != Role::Data || flag.risk.is_some())
+    {
         // `sort $x`: it may turn out to be `-o file`.
         act.draft.raise(Risk::Normal);
     }

@@ -23,9 +23,9 @@ pub(crate) fn curl(act: &mut Act<'_, '_>) -> Flow {
         .value("-X")
         .or_else(|| act.reading.value("--method"))
         .map(|value| value.text.to_ascii_uppercase());
-    let spoken = addresses.first().filter(|first| {
-        first.text.len() > 2 && first.text.bytes().all(|b| b.is_ascii_uppercase())
-    });
+    let spoken = addresses
+        .first()
+        .filter(|first| first.text.len() > 2 && first.text.bytes().all(|b| b.is_ascii_uppercase()));
     if let Some(first) = spoken
         && !matches!(act.draft.program.name.as_str(), "curl" | "wget")
     {
@@ -49,19 +49,29 @@ pub(crate) fn curl(act: &mut Act<'_, '_>) -> Flow {
         && addresses
             .iter()
             .all(|address| is_local(&url::host_of(&address.text)));
-    let fetched = if local { Sources::PROGRAM } else { Sources::NETWORK };
+    let fetched = if local {
+        Sources::PROGRAM
+    } else {
+        Sources::NETWORK
+    };
     saved(act, &addresses, fetched)
 }
 
 fn deletes(act: &mut Act<'_, '_>, method: Option<&str>, addresses: &[Given]) {
     let by_path = addresses.iter().find(|address| {
         let path = address.text.split('?').next().unwrap_or_default();
-        let last = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+        let last = path
+            .trim_end_matches('/')
+            .rsplit('/')
+            .next()
+            .unwrap_or_default();
         let last = last.to_ascii_lowercase();
         matches!(method, Some("POST" | "PUT"))
-            && ["delete", "dodelete", "destroy", "purge", "_close", "_delete"]
-                .iter()
-                .any(|verb| last.starts_with(verb))
+            && [
+                "delete", "dodelete", "destroy", "purge", "_close", "_delete",
+            ]
+            .iter()
+            .any(|verb| last.starts_with(verb))
     });
     let span = match (method, by_path) {
         (Some("DELETE"), _) => act.call.span,
@@ -79,7 +89,11 @@ fn deletes(act: &mut Act<'_, '_>, method: Option<&str>, addresses: &[Given]) {
 /// Where the fetched bytes go.
 fn saved(act: &mut Act<'_, '_>, addresses: &[Given], fetched: Sources) -> Flow {
     let wget = act.draft.program.name == "wget";
-    let named = if wget { act.reading.value("-O") } else { act.reading.value("-o") };
+    let named = if wget {
+        act.reading.value("-O")
+    } else {
+        act.reading.value("-o")
+    };
     if let Some(file) = named.cloned() {
         if file.text == "-" || file.text == "/dev/stdout" {
             return Flow::of(fetched);
@@ -131,8 +145,8 @@ pub(crate) fn openssl(act: &mut Act<'_, '_>) -> Flow {
         Some(file) => act.judge.content(&file, &act.cwd),
         None => act.call.stdin.clone(),
     };
-    let encrypted = act.sub.first().is_some_and(|sub| sub != "base64")
-        && !act.reading.has("-base64");
+    let encrypted =
+        act.sub.first().is_some_and(|sub| sub != "base64") && !act.reading.has("-base64");
     if encrypted {
         return Flow::of(input.from.with(Sources::DECODED));
     }
@@ -145,12 +159,20 @@ pub(crate) fn socat(act: &mut Act<'_, '_>) -> Flow {
     let words: Vec<Given> = act.positionals().cloned().collect();
     let kinds: Vec<String> = words
         .iter()
-        .map(|word| word.text.split([':', ',']).next().unwrap_or_default().to_ascii_uppercase())
+        .map(|word| {
+            word.text
+                .split([':', ','])
+                .next()
+                .unwrap_or_default()
+                .to_ascii_uppercase()
+        })
         .collect();
     let network = |kind: &String| {
-        ["TCP", "UDP", "SSL", "OPENSSL", "SCTP", "VSOCK", "SOCKS", "PROXY", "DTLS", "IP"]
-            .iter()
-            .any(|name| kind.starts_with(name))
+        [
+            "TCP", "UDP", "SSL", "OPENSSL", "SCTP", "VSOCK", "SOCKS", "PROXY", "DTLS", "IP",
+        ]
+        .iter()
+        .any(|name| kind.starts_with(name))
     };
     let connected = kinds.iter().any(network);
     if connected {
@@ -172,7 +194,10 @@ pub(crate) fn socat(act: &mut Act<'_, '_>) -> Flow {
                 act.shell_text(&first);
             }
             "CREATE" | "OPEN" | "FILE" | "GOPEN" => {
-                let touch = if kind == "CREATE" || word.text.contains("wronly") || word.text.contains("creat") {
+                let touch = if kind == "CREATE"
+                    || word.text.contains("wronly")
+                    || word.text.contains("creat")
+                {
                     Touch::Write
                 } else {
                     Touch::Read
@@ -188,12 +213,17 @@ pub(crate) fn socat(act: &mut Act<'_, '_>) -> Flow {
                 word.span,
             ),
             _ if network(kind) => {
-                act.draft.effect(Action::Network { host: None }, Risk::Normal, "", word.span);
+                act.draft
+                    .effect(Action::Network { host: None }, Risk::Normal, "", word.span);
             }
             _ => {}
         }
     }
-    Flow::of(if connected { Sources::NETWORK } else { Sources::PROGRAM })
+    Flow::of(if connected {
+        Sources::NETWORK
+    } else {
+        Sources::PROGRAM
+    })
 }
 
 /// `ssh host command`: the command runs elsewhere.
@@ -211,11 +241,18 @@ pub(crate) fn ssh(act: &mut Act<'_, '_>) -> Flow {
         let Some((key, value)) = option.text.split_once(['=', ' ']) else {
             continue;
         };
-        let runs = ["proxycommand", "localcommand", "knownhostscommand", "proxyusefdpass"];
+        let runs = [
+            "proxycommand",
+            "localcommand",
+            "knownhostscommand",
+            "proxyusefdpass",
+        ];
         if runs.contains(&key.to_ascii_lowercase().as_str()) && value != "none" {
             let text = option.part(value);
             act.draft.effect(
-                Action::Runs { program: key.to_owned() },
+                Action::Runs {
+                    program: key.to_owned(),
+                },
                 Risk::Dangerous,
                 "Runs a local program through ssh",
                 option.span,

@@ -118,8 +118,7 @@ impl Reader<'_> {
     }
 
     fn exact(&self, spelling: &str) -> Option<&'static Flag> {
-        self.flags()
-            .find(|flag| flag.spellings.contains(&spelling))
+        self.flags().find(|flag| flag.spellings.contains(&spelling))
     }
 
     fn operand(&mut self, word: &Given) -> bool {
@@ -280,7 +279,10 @@ fn command_position(args: &[Positional]) -> Option<usize> {
 /// Gives each positional its role: what follows a `Many` counts from the end.
 pub(crate) fn roles(args: &[Positional], count: usize) -> Vec<Role> {
     let Some(many) = args.iter().position(|arg| arg.count == Count::Many) else {
-        let optional = args.iter().filter(|arg| arg.count == Count::Optional).count();
+        let optional = args
+            .iter()
+            .filter(|arg| arg.count == Count::Optional)
+            .count();
         let mut spare = count.saturating_sub(args.len() - optional);
         let mut roles = Vec::with_capacity(count);
         for arg in args {
@@ -301,7 +303,8 @@ pub(crate) fn roles(args: &[Positional], count: usize) -> Vec<Role> {
             let from_end = count - index;
             if let Some(arg) = before.get(index) {
                 arg.role
-            } else if from_end <= after.len() && count > after.len().saturating_sub(1) + before.len()
+            } else if from_end <= after.len()
+                && count > after.len().saturating_sub(1) + before.len()
             {
                 after[after.len() - from_end].role
             } else {

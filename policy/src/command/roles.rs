@@ -99,7 +99,10 @@ pub(crate) fn environment(
         // The value is a command: what it does counts.
         Role::Shell | Role::Program if value.exact => {
             draft.kind(knowledge::Kind::Runs, Risk::Normal, "", given.span);
-            if !matches!(value.text.as_str(), "cat" | "less" | "more" | "true" | ":" | "most") {
+            if !matches!(
+                value.text.as_str(),
+                "cat" | "less" | "more" | "true" | ":" | "most"
+            ) {
                 let mut inner = call.with_args(Vec::new(), name);
                 inner.stdin = Default::default();
                 judge.isolated(state, |judge, state| {
@@ -111,6 +114,11 @@ pub(crate) fn environment(
                 }
             }
         }
-        _ => draft.kind(knowledge::Kind::Runs, variable.risk, variable.says, given.span),
+        _ => draft.kind(
+            knowledge::Kind::Runs,
+            variable.risk,
+            variable.says,
+            given.span,
+        ),
     }
 }

@@ -33,7 +33,14 @@ pub(crate) fn shell(act: &mut Act<'_, '_>) -> Flow {
         Some(script) if !stdin && !matches!(script.text.as_str(), "-" | "/dev/stdin") => {
             let script = script.clone();
             act.role(Role::Read, &script);
-            file(act.judge, act.state, act.call, act.draft, &script, Some(Language::Shell));
+            file(
+                act.judge,
+                act.state,
+                act.call,
+                act.draft,
+                &script,
+                Some(Language::Shell),
+            );
             Flow::of(Sources::PROGRAM)
         }
         _ => input(act, Language::Shell),
@@ -48,9 +55,10 @@ pub(crate) fn interpreter(act: &mut Act<'_, '_>) -> Flow {
     let Input::Code(language) = act.spec.input else {
         return Flow::of(Sources::PROGRAM);
     };
-    let given = act.reading.flags.iter().any(|seen| {
-        matches!(seen.flag.role, Role::Code(_)) || seen.flag.spellings.contains(&"-m")
-    });
+    let given =
+        act.reading.flags.iter().any(|seen| {
+            matches!(seen.flag.role, Role::Code(_)) || seen.flag.spellings.contains(&"-m")
+        });
     if given {
         return Flow::of(Sources::PROGRAM.with(act.call.stdin.from));
     }
@@ -58,7 +66,14 @@ pub(crate) fn interpreter(act: &mut Act<'_, '_>) -> Flow {
     match script {
         Some(script) if !matches!(script.text.as_str(), "-" | "/dev/stdin") => {
             act.role(Role::Read, &script);
-            file(act.judge, act.state, act.call, act.draft, &script, Some(language));
+            file(
+                act.judge,
+                act.state,
+                act.call,
+                act.draft,
+                &script,
+                Some(language),
+            );
             Flow::of(Sources::PROGRAM)
         }
         _ => input(act, language),
@@ -71,7 +86,11 @@ fn input(act: &mut Act<'_, '_>, language: Language) -> Flow {
     let span = act.call.span;
     act.judge.mark(Mark::RunsInput);
     act.draft.raise(Risk::Normal);
-    let what = if language == Language::Shell { "a shell" } else { "an interpreter" };
+    let what = if language == Language::Shell {
+        "a shell"
+    } else {
+        "an interpreter"
+    };
     if act.call.connected {
         act.draft.effect(
             Action::Network { host: None },
@@ -91,11 +110,13 @@ fn input(act: &mut Act<'_, '_>, language: Language) -> Flow {
         return Flow::of(Sources::NETWORK);
     }
     if stdin.from.has(Sources::DECODED) {
-        act.draft.effect(Action::Opaque, Risk::Dangerous, "Runs decoded text", span);
+        act.draft
+            .effect(Action::Opaque, Risk::Dangerous, "Runs decoded text", span);
     }
     if let Some(text) = &stdin.text {
         if language == Language::Shell && stdin.from.has(Sources::UNKNOWN) {
-            act.judge.opaque("Runs text that is only known when it runs", span);
+            act.judge
+                .opaque("Runs text that is only known when it runs", span);
         }
         let given = Given {
             text: text.clone(),
@@ -120,7 +141,8 @@ fn input(act: &mut Act<'_, '_>, language: Language) -> Flow {
     let only_a_file = stdin.from == Sources::FILE && redirected;
     if stdin != Flow::default() && !only_a_file {
         let says = format!("Feeds unknown text to {what}");
-        act.draft.effect(Action::Opaque, Risk::Dangerous, says.clone(), span);
+        act.draft
+            .effect(Action::Opaque, Risk::Dangerous, says.clone(), span);
         act.judge.opaque(says, span);
     }
     Flow::of(Sources::PROGRAM)
@@ -142,11 +164,17 @@ fn text_with(act: &mut Act<'_, '_>, text: &Given, wrapper: &str, args: &[Given])
         return Flow::of(Sources::NETWORK);
     }
     if text.from.has(Sources::DECODED) {
-        act.draft.effect(Action::Opaque, Risk::Dangerous, "Runs decoded text", text.span);
+        act.draft.effect(
+            Action::Opaque,
+            Risk::Dangerous,
+            "Runs decoded text",
+            text.span,
+        );
     }
     if is_wholly_unknown(text) {
         let says = "Runs text that is only known when it runs";
-        act.draft.effect(Action::Opaque, Risk::Dangerous, says, text.span);
+        act.draft
+            .effect(Action::Opaque, Risk::Dangerous, says, text.span);
         act.judge.opaque(says, text.span);
         return Flow::of(Sources::UNKNOWN);
     }
@@ -167,7 +195,9 @@ fn text_with(act: &mut Act<'_, '_>, text: &Given, wrapper: &str, args: &[Given])
         text.text.clone()
     } else {
         // What is unknown must not be read as a command of its own.
-        text.text.replace(UNKNOWN_OUTPUT, "$_").replace("${…}", "$_")
+        text.text
+            .replace(UNKNOWN_OUTPUT, "$_")
+            .replace("${…}", "$_")
     };
     act.judge.text(&source, &mut state, &inner, text.span)
 }
@@ -185,7 +215,8 @@ fn is_wholly_unknown(text: &Given) -> bool {
 pub(crate) fn program(act: &mut Act<'_, '_>, given: &Given) {
     if !given.exact {
         let says = "Program is only known when it runs";
-        act.draft.effect(Action::Opaque, Risk::Dangerous, says, given.span);
+        act.draft
+            .effect(Action::Opaque, Risk::Dangerous, says, given.span);
         return;
     }
     act.shell_text(given);

@@ -30,7 +30,6 @@ pub(crate) fn awk(act: &mut Act<'_, '_>) -> Flow {
     for file in words.iter().filter(|word| !word.text.contains('=')) {
         act.role(Role::Read, file);
     }
-    act.spec.args.first();
     let mut flow = act.call.stdin.clone();
     if let Some(file) = words.first() {
         flow = act.judge.content(file, &act.cwd);
@@ -127,8 +126,12 @@ pub(crate) fn sed_script(
                 let end = tail.find([';', '\n', '}']).unwrap_or(tail.len());
                 &tail[end..]
             }
-            'd' | 'D' | 'p' | 'P' | 'n' | 'N' | 'g' | 'G' | 'h' | 'H' | 'x' | '=' | 'z' | 'F' => tail,
-            'q' | 'Q' | 'l' | 'L' => tail.trim_start().trim_start_matches(|c: char| c.is_ascii_digit()),
+            'd' | 'D' | 'p' | 'P' | 'n' | 'N' | 'g' | 'G' | 'h' | 'H' | 'x' | '=' | 'z' | 'F' => {
+                tail
+            }
+            'q' | 'Q' | 'l' | 'L' => tail
+                .trim_start()
+                .trim_start_matches(|c: char| c.is_ascii_digit()),
             _ => {
                 draft.raise(Risk::Normal);
                 return;
@@ -142,7 +145,12 @@ fn sed_runs_flag(draft: &mut Draft, script: &Given, flags: &str) {
         let action = Action::Runs {
             program: "sh".to_owned(),
         };
-        draft.effect(action, Risk::Dangerous, "Runs what sed makes of its input", script.span);
+        draft.effect(
+            action,
+            Risk::Dangerous,
+            "Runs what sed makes of its input",
+            script.span,
+        );
     }
 }
 
@@ -297,15 +305,23 @@ pub(crate) fn vim(
             inner.stdin = Flow::default();
             let mut fresh = State::new(state.cwd.clone());
             judge.text(command, &mut fresh, &inner, source.span);
-        } else if let Some(code) = part.strip_prefix("py ").or_else(|| part.strip_prefix("py3 ")) {
+        } else if let Some(code) = part
+            .strip_prefix("py ")
+            .or_else(|| part.strip_prefix("py3 "))
+        {
             let given = source.part(code);
             code::judge_parts(judge, state, call, draft, Language::Python, &given);
         } else if let Some(code) = part.strip_prefix("lua ") {
             let given = source.part(code);
             code::judge_parts(judge, state, call, draft, Language::Lua, &given);
-        } else if part.contains("system(") || part.starts_with("shell") || part.starts_with("set shell") {
+        } else if part.contains("system(")
+            || part.starts_with("shell")
+            || part.starts_with("set shell")
+        {
             draft.effect(
-                Action::Runs { program: "sh".to_owned() },
+                Action::Runs {
+                    program: "sh".to_owned(),
+                },
                 Risk::Dangerous,
                 "Starts a shell from an editor",
                 source.span,

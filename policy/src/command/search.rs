@@ -10,25 +10,131 @@ use crate::risk::Risk;
 
 /// Tests and options that take one value.
 const WITH_VALUE: &[&str] = &[
-    "-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-regex", "-iregex", "-type",
-    "-xtype", "-size", "-mtime", "-atime", "-ctime", "-mmin", "-amin", "-cmin", "-newer", "-anewer",
-    "-cnewer", "-perm", "-user", "-group", "-uid", "-gid", "-maxdepth", "-mindepth", "-links",
-    "-inum", "-samefile", "-lname", "-ilname", "-fstype", "-printf", "-regextype", "-used",
-    "-context", "-Bmin", "-Bnewer", "-Btime", "-flags", "-files0-from", "-D",
+    "-name",
+    "-iname",
+    "-path",
+    "-ipath",
+    "-wholename",
+    "-iwholename",
+    "-regex",
+    "-iregex",
+    "-type",
+    "-xtype",
+    "-size",
+    "-mtime",
+    "-atime",
+    "-ctime",
+    "-mmin",
+    "-amin",
+    "-cmin",
+    "-newer",
+    "-anewer",
+    "-cnewer",
+    "-perm",
+    "-user",
+    "-group",
+    "-uid",
+    "-gid",
+    "-maxdepth",
+    "-mindepth",
+    "-links",
+    "-inum",
+    "-samefile",
+    "-lname",
+    "-ilname",
+    "-fstype",
+    "-printf",
+    "-regextype",
+    "-used",
+    "-context",
+    "-Bmin",
+    "-Bnewer",
+    "-Btime",
+    "-flags",
+    "-files0-from",
+    "-D",
 ];
 /// Tests and actions without consequences.
 const PLAIN: &[&str] = &[
-    "-print", "-print0", "-ls", "-prune", "-quit", "-o", "-or", "-a", "-and", "-not", "!", "(", ")",
-    ",", "-empty", "-executable", "-readable", "-writable", "-true", "-false", "-daystart", "-depth",
-    "-d", "-follow", "-mount", "-xdev", "-noleaf", "-nouser", "-nogroup", "-H", "-L", "-P", "-E", "-X",
-    "-s", "-x", "-warn", "-nowarn", "-ignore_readdir_race", "-noignore_readdir_race", "-O1", "-O2",
-    "-O3", "-help", "--help", "-version", "--version",
+    "-print",
+    "-print0",
+    "-ls",
+    "-prune",
+    "-quit",
+    "-o",
+    "-or",
+    "-a",
+    "-and",
+    "-not",
+    "!",
+    "(",
+    ")",
+    ",",
+    "-empty",
+    "-executable",
+    "-readable",
+    "-writable",
+    "-true",
+    "-false",
+    "-daystart",
+    "-depth",
+    "-d",
+    "-follow",
+    "-mount",
+    "-xdev",
+    "-noleaf",
+    "-nouser",
+    "-nogroup",
+    "-H",
+    "-L",
+    "-P",
+    "-E",
+    "-X",
+    "-s",
+    "-x",
+    "-warn",
+    "-nowarn",
+    "-ignore_readdir_race",
+    "-noignore_readdir_race",
+    "-O1",
+    "-O2",
+    "-O3",
+    "-help",
+    "--help",
+    "-version",
+    "--version",
 ];
 /// Tests that pick files by what they are called or how old or large they are.
 const SELECTIVE: &[&str] = &[
-    "-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-regex", "-iregex", "-size",
-    "-mtime", "-atime", "-ctime", "-mmin", "-amin", "-cmin", "-newer", "-anewer", "-cnewer", "-user",
-    "-group", "-uid", "-gid", "-inum", "-samefile", "-lname", "-empty", "-links", "-perm", "-nouser",
+    "-name",
+    "-iname",
+    "-path",
+    "-ipath",
+    "-wholename",
+    "-iwholename",
+    "-regex",
+    "-iregex",
+    "-size",
+    "-mtime",
+    "-atime",
+    "-ctime",
+    "-mmin",
+    "-amin",
+    "-cmin",
+    "-newer",
+    "-anewer",
+    "-cnewer",
+    "-user",
+    "-group",
+    "-uid",
+    "-gid",
+    "-inum",
+    "-samefile",
+    "-lname",
+    "-empty",
+    "-links",
+    "-perm",
+    "-nouser",
 ];
 
 pub(crate) fn find(act: &mut Act<'_, '_>) -> Flow {
@@ -45,7 +151,11 @@ pub(crate) fn find(act: &mut Act<'_, '_>) -> Flow {
         if text.starts_with(['-', '(', '!', ',']) {
             break;
         }
-        act.draft.raise(if word.may_be_option() { Risk::Normal } else { Risk::Safe });
+        act.draft.raise(if word.may_be_option() {
+            Risk::Normal
+        } else {
+            Risk::Safe
+        });
         folders.push(word.clone());
         at += 1;
     }
@@ -87,7 +197,8 @@ fn action(
                 .iter()
                 .enumerate()
                 .position(|(index, word)| {
-                    word.text == ";" || (word.text == "+" && index > 0 && rest[index - 1].text == "{}")
+                    word.text == ";"
+                        || (word.text == "+" && index > 0 && rest[index - 1].text == "{}")
                 })
                 .unwrap_or(rest.len());
             execute(act, &rest[..end], folders, selective);
@@ -175,7 +286,8 @@ fn execute(act: &mut Act<'_, '_>, command: &[Given], folders: &[Given], selectiv
         .collect();
     if !selective && command[0].text.rsplit('/').next() == Some("rm") {
         let says = "Deletes everything a search finds";
-        act.draft.effect(Action::Discards, Risk::Dangerous, says, command[0].span);
+        act.draft
+            .effect(Action::Discards, Risk::Dangerous, says, command[0].span);
     }
     act.inner_args(args);
 }

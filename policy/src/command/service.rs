@@ -56,10 +56,14 @@ pub(crate) fn crontab(act: &mut Act<'_, '_>) -> Flow {
 /// `kill`, `pkill`, `killall`.
 pub(crate) fn kill(act: &mut Act<'_, '_>) -> Flow {
     let words = act.args.clone();
-    let probe = words
-        .iter()
-        .any(|word| matches!(word.text.as_str(), "-0" | "-l" | "-L" | "--list" | "--table"))
-        || words.windows(2).any(|pair| pair[0].text == "-s" && pair[1].text == "0");
+    let probe = words.iter().any(|word| {
+        matches!(
+            word.text.as_str(),
+            "-0" | "-l" | "-L" | "--list" | "--table"
+        )
+    }) || words
+        .windows(2)
+        .any(|pair| pair[0].text == "-s" && pair[1].text == "0");
     if probe {
         return Flow::of(Sources::PROGRAM);
     }
@@ -79,7 +83,8 @@ pub(crate) fn kill(act: &mut Act<'_, '_>) -> Flow {
             act.call.span,
         );
     } else {
-        act.draft.effect(Action::Kills, Risk::Normal, "", act.call.span);
+        act.draft
+            .effect(Action::Kills, Risk::Normal, "", act.call.span);
     }
     Flow::literal("")
 }

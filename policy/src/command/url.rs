@@ -15,7 +15,8 @@ pub(crate) fn host(act: &mut Act<'_, '_>, given: &Given) {
         sends_secret(act, given);
     }
     if let Some(says) = deceptive(&given.text, &name) {
-        act.draft.effect(Action::Notes, Risk::Dangerous, says, given.span);
+        act.draft
+            .effect(Action::Notes, Risk::Dangerous, says, given.span);
     }
     let action = Action::Network {
         host: (!name.is_empty()).then_some(name),
@@ -38,7 +39,8 @@ pub(crate) fn split_remote(text: &str) -> Option<(&str, &str)> {
         return Some((&rest[..end], &rest[end..]));
     }
     let (host, path) = text.split_once(':')?;
-    let local = host.is_empty() || host.contains('/') || (host.len() == 1 && path.starts_with('\\'));
+    let local =
+        host.is_empty() || host.contains('/') || (host.len() == 1 && path.starts_with('\\'));
     (!local).then_some((host, path.trim_start_matches(':')))
 }
 
@@ -116,7 +118,9 @@ fn deceptive(text: &str, host: &str) -> Option<&'static str> {
     if host.contains('%') {
         return Some("Host name with escapes");
     }
-    let authority = text.split_once("://").map(|(_, rest)| rest.split('/').next().unwrap_or_default());
+    let authority = text
+        .split_once("://")
+        .map(|(_, rest)| rest.split('/').next().unwrap_or_default());
     match authority.and_then(|authority| authority.split_once('@')) {
         Some((user, _)) if user.contains('.') && !user.contains(':') => {
             Some("Host name hidden behind a user name")

@@ -17,7 +17,9 @@ pub(crate) fn unknown_program(call: &Call, draft: &mut Draft) {
     if call.args[0].text.contains('/') {
         return;
     }
-    let words = call.args[1..].iter().filter(|word| !word.text.starts_with('-'));
+    let words = call.args[1..]
+        .iter()
+        .filter(|word| !word.text.starts_with('-'));
     if is_question(&call.args[1..]) {
         return;
     }
@@ -36,13 +38,17 @@ pub(crate) fn sub_command(act: &mut Act<'_, '_>) {
     }
     let found = search(act.positionals(), false).map(|(verb, word)| (verb, word.span));
     if let Some((verb, span)) = found {
-        act.draft.effect(Action::Discards, verb.risk, verb.says, span);
+        act.draft
+            .effect(Action::Discards, verb.risk, verb.says, span);
     }
 }
 
 fn is_question(args: &[Given]) -> bool {
     args.iter().any(|word| {
-        matches!(word.text.as_str(), "--help" | "-h" | "help" | "--dry-run" | "--dryrun" | "--version")
+        matches!(
+            word.text.as_str(),
+            "--help" | "-h" | "help" | "--dry-run" | "--dryrun" | "--version"
+        )
     })
 }
 

@@ -21,15 +21,27 @@ pub(crate) fn sudo(act: &mut Act<'_, '_>) -> Flow {
         position += 1;
     }
     let Some(&index) = act.reading.positionals.get(position) else {
-        let shell = ["-i", "-s", "--login", "--shell"].iter().any(|flag| act.reading.has(flag));
+        let shell = ["-i", "-s", "--login", "--shell"]
+            .iter()
+            .any(|flag| act.reading.has(flag));
         if shell {
-            act.draft.kind(Kind::Privilege, Risk::Dangerous, act.spec.says, act.call.span);
+            act.draft.kind(
+                Kind::Privilege,
+                Risk::Dangerous,
+                act.spec.says,
+                act.call.span,
+            );
         } else {
             act.draft.raise(Risk::Normal);
         }
         return Flow::of(Sources::PROGRAM);
     };
-    act.draft.kind(Kind::Privilege, Risk::Dangerous, act.spec.says, act.call.span);
+    act.draft.kind(
+        Kind::Privilege,
+        Risk::Dangerous,
+        act.spec.says,
+        act.call.span,
+    );
     act.inner(index)
 }
 
@@ -89,7 +101,11 @@ pub(crate) fn xargs(act: &mut Act<'_, '_>) -> Flow {
         .reading
         .seen("-I")
         .or_else(|| act.reading.seen("-i"))
-        .map(|seen| seen.value.as_ref().map_or("{}".to_owned(), |value| value.text.clone()));
+        .map(|seen| {
+            seen.value
+                .as_ref()
+                .map_or("{}".to_owned(), |value| value.text.clone())
+        });
     let items: Option<Vec<String>> = stdin.text.as_deref().filter(|_| !from_file).map(|text| {
         if replace.is_some() {
             text.lines().map(|line| line.trim().to_owned()).collect()
@@ -116,7 +132,10 @@ pub(crate) fn xargs(act: &mut Act<'_, '_>) -> Flow {
     match (replace, items) {
         (Some(mark), Some(items)) => {
             for item in items.iter().take(8) {
-                let args = words.iter().map(|word| substitute(word, &mark, item)).collect();
+                let args = words
+                    .iter()
+                    .map(|word| substitute(word, &mark, item))
+                    .collect();
                 act.inner_args(args);
             }
         }
@@ -162,7 +181,10 @@ fn substitute(word: &Given, mark: &str, item: &str) -> Given {
 /// Whether the input becomes the text of `sh -c`.
 fn takes_program(words: &[Given], mark: Option<&str>) -> bool {
     let shell = words.first().is_some_and(|word| {
-        matches!(word.text.rsplit('/').next(), Some("sh" | "bash" | "zsh" | "dash" | "ksh"))
+        matches!(
+            word.text.rsplit('/').next(),
+            Some("sh" | "bash" | "zsh" | "dash" | "ksh")
+        )
     });
     let Some(at) = words.iter().position(|word| word.text == "-c") else {
         return false;
@@ -177,7 +199,8 @@ fn takes_program(words: &[Given], mark: Option<&str>) -> bool {
 fn input_is_program(act: &mut Act<'_, '_>, items: Option<&[String]>, words: &[Given]) {
     let span = words.first().map_or(act.call.span, |word| word.span);
     let says = "Runs each line of its input as a command";
-    act.draft.effect(Action::Opaque, Risk::Dangerous, says, span);
+    act.draft
+        .effect(Action::Opaque, Risk::Dangerous, says, span);
     match items {
         Some(items) => {
             let text = Given::known(items.join(" "), span);
@@ -197,7 +220,10 @@ pub(crate) fn parallel(act: &mut Act<'_, '_>) -> Flow {
         .position(|word| word.text.starts_with(":::"))
         .unwrap_or(words.len());
     let (command, inputs) = words.split_at(at);
-    let inputs: Vec<&Given> = inputs.iter().filter(|word| !word.text.starts_with(":::")).collect();
+    let inputs: Vec<&Given> = inputs
+        .iter()
+        .filter(|word| !word.text.starts_with(":::"))
+        .collect();
     if command.is_empty() {
         // The arguments themselves are the commands.
         for input in inputs {
@@ -213,12 +239,16 @@ pub(crate) fn parallel(act: &mut Act<'_, '_>) -> Flow {
             if text.exact {
                 act.shell_text(&text);
             } else {
-                act.judge.opaque("Runs each line of its input as a command", act.call.span);
+                act.judge
+                    .opaque("Runs each line of its input as a command", act.call.span);
             }
         }
         return Flow::of(Sources::PROGRAM);
     }
-    let mark = command.iter().any(|word| word.text.contains("{}")).then_some("{}");
+    let mark = command
+        .iter()
+        .any(|word| word.text.contains("{}"))
+        .then_some("{}");
     if takes_program(command, mark) {
         let items: Vec<String> = inputs.iter().map(|input| input.text.clone()).collect();
         let known = (at < words.len()).then_some(items.as_slice());
