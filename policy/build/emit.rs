@@ -128,10 +128,15 @@ fn spec(spec: &Spec, depth: usize) -> Result<String> {
         None => "Handler::None".to_owned(),
         Some(name) => format!("Handler::{}", camel(name)),
     };
+    let bare = match spec.bare.as_deref() {
+        Some(name) => Some(flagline::risk(name)?),
+        None => None,
+    };
+    let bare = option(bare.as_deref());
     Ok(format!(
         "Spec {{ reason: {:?}, risk: {risk}, kind: {kind}, says: {:?}, style: {style}, unknown: {unknown}, \
          flags: &[{flags}], args: &[{args}], input: {input}, output: {output}, handler: {handler}, \
-         subs: &[{subs}], inherit: {}, verbs: {} }}",
+         subs: &[{subs}], bare: {bare}, inherit: {}, verbs: {} }}",
         spec.reason,
         spec.says,
         spec.inherit.unwrap_or(true),

@@ -51,6 +51,7 @@ pub struct Spec {
     pub input: Option<String>,
     pub output: Option<String>,
     pub handler: Option<String>,
+    pub bare: Option<String>,
     pub inherit: Option<bool>,
     pub verbs: Option<bool>,
     #[serde(default)]

@@ -31,6 +31,8 @@ pub(crate) struct Spec {
     pub handler: Handler,
     /// Its sub-commands.
     pub subs: &'static [Sub],
+    /// The risk when nothing at all follows the name.
+    pub bare: Option<Risk>,
     /// Whether the options of the program also count behind this sub-command.
     pub inherit: bool,
     /// Whether general verbs (`delete`, `destroy`) are understood.
@@ -52,6 +54,7 @@ impl Spec {
         output: Output::Own,
         handler: Handler::None,
         subs: &[],
+        bare: None,
         inherit: true,
         verbs: false,
     };
