@@ -1,0 +1,136 @@
+//! What protecting found during a run, in words and for the result.
+
+use std::path::Path;
+
+use serde::Serialize;
+use sjail_policy::bytes::ByteString;
+use sjail_policy::git_keys::LeftOut;
+use sjail_policy::show;
+
+use super::quarantine::Item;
+
+/// One thing that was kept away from the host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// The file or folder.
+    pub path: ByteString,
+    /// What was done about it.
+    pub action: Action,
+    /// Why, as the end of a sentence that starts with the path or the key.
+    pub why: String,
+    /// The key of git's configuration, where it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Its item in quarantine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quarantine: Option<String>,
+    /// The command that undoes it on purpose.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restore: Option<String>,
+}
+
+/// What was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Action {
+    /// Moved to quarantine.
+    Quarantined,
+    /// A key of git's configuration was left out.
+    KeyLeftOut,
+    /// A host process replaced it; it was closed to the jail again.
+    HeldAgain,
+    /// Something to know; nothing was done.
+    Noted,
+}
+
+impl Finding {
+    /// Something went to quarantine.
+    pub fn quarantined(item: &Item) -> Finding {
+        Finding {
+            path: item.path.clone(),
+            action: Action::Quarantined,
+            why: item.why.clone(),
+            key: None,
+            quarantine: Some(item.id.clone()),
+            restore: Some(format!("sjail quarantine restore {}", item.id)),
+        }
+    }
+
+    /// A key was left out.
+    pub fn key(config: &Path, left: &LeftOut, quarantine: Option<&str>) -> Finding {
+        let folder = config.parent().unwrap_or(config);
+        let top = if folder.file_name() == Some(".git".as_ref()) {
+            folder.parent().unwrap_or(folder)
+        } else {
+            folder
+        };
+        let restore = match left.change.after.as_slice() {
+            [Some(value)] => Some(format!(
+                "git -C {} config {} {}",
+                show_word(top.as_os_str().as_encoded_bytes()),
+                show_word(left.change.key.to_string().as_bytes()),
+                show_word(value),
+            )),
+            _ => None,
+        };
+        Finding {
+            path: ByteString::from(config),
+            action: Action::KeyLeftOut,
+            why: left.why.clone(),
+            key: Some(left.change.key.to_string()),
+            quarantine: quarantine.map(str::to_owned),
+            restore,
+        }
+    }
+
+    /// A host process replaced a protected name during the run.
+    pub fn held_again(path: &Path) -> Finding {
+        Finding {
+            path: ByteString::from(path),
+            action: Action::HeldAgain,
+            why: "was replaced on the host during the run, and closed to the jail again".into(),
+            key: None,
+            quarantine: None,
+            restore: None,
+        }
+    }
+
+    /// Something to know.
+    pub fn noted(path: &Path, why: impl Into<String>) -> Finding {
+        Finding {
+            path: ByteString::from(path),
+            action: Action::Noted,
+            why: why.into(),
+            key: None,
+            quarantine: None,
+            restore: None,
+        }
+    }
+
+    /// One line for people.
+    pub fn sentence(&self) -> String {
+        let path = show::inert(self.path.as_bytes());
+        let why = show::inert(self.why.as_bytes());
+        match (&self.action, &self.key, &self.restore) {
+            (Action::Quarantined, _, Some(restore)) => {
+                format!("{path} {why}: moved to quarantine; to put it back: {restore}")
+            }
+            (Action::KeyLeftOut, Some(key), restore) => {
+                let key = show::inert(key.as_bytes());
+                let wanted = restore
+                    .as_ref()
+                    .map(|restore| format!("; if you want it: {restore}"))
+                    .unwrap_or_default();
+                format!("{key} was left out of {path}: it {why}{wanted}")
+            }
+            _ => format!("{path} {why}"),
+        }
+    }
+}
+
+/// A word as it can be typed into a shell, and shown.
+fn show_word(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let quoted = shell_words::quote(&text);
+    show::inert(quoted.as_bytes()).to_string()
+}

@@ -1,0 +1,89 @@
+//! Mounting a protected name on itself, read-only, inside a jail that already runs.
+//!
+//! A host process that replaces a protected file takes the file's mount with it: in the
+//! running jail the new file is then bare. A helper outside enters the jail's namespaces
+//! and mounts again. It must not be fooled by a jail that swaps names meanwhile: what is
+//! mounted is a descriptor, and afterwards the name must lead to that very mount.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use nix::errno::Errno;
+
+use super::scan::{Role, Sighting};
+use crate::spawn::Jail;
+use crate::sys::file::{BENEATH, FileId, openat2};
+use crate::sys::mount::{self, READ_ONLY, Reach};
+use crate::sys::{namespace, statx};
+
+/// How often a name is tried that changes under our hands.
+const TRIES: usize = 16;
+
+/// Mounts every one of these on itself inside the running jail, ways writable, the rest
+/// read-only. Names that do not exist (any more) are passed over. Gives the numbers of
+/// the new mounts.
+pub fn hold(jail: &Jail, sightings: &[&Sighting]) -> Result<Vec<u64>, Errno> {
+    let paths: Vec<(CString, Role)> = sightings
+        .iter()
+        .filter_map(|sighting| Some((inside(&sighting.path)?, sighting.role)))
+        .collect();
+    let answer = namespace::inside(jail.userns.as_fd(), jail.mntns.as_fd(), || {
+        let root = openat2(None, c"/", libc::O_PATH | libc::O_DIRECTORY, 0, 0)?;
+        let mut mounts = Vec::new();
+        for (path, role) in &paths {
+            match hold_one(root.as_fd(), path, *role) {
+                Ok(mount) => mounts.extend(mount.to_ne_bytes()),
+                Err(Errno::ENOENT) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(mounts)
+    })?;
+    Ok(answer
+        .chunks_exact(8)
+        .filter_map(|chunk| chunk.try_into().ok().map(u64::from_ne_bytes))
+        .collect())
+}
+
+/// The path as the helper opens it: relative to the jail's root.
+fn inside(path: &Path) -> Option<CString> {
+    let relative = path.strip_prefix("/").ok()?;
+    CString::new(relative.as_os_str().as_bytes()).ok()
+}
+
+fn hold_one(root: BorrowedFd<'_>, path: &CString, role: Role) -> nix::Result<u64> {
+    let open = || {
+        openat2(
+            Some(root),
+            path,
+            libc::O_PATH | libc::O_NOFOLLOW,
+            0,
+            BENEATH,
+        )
+    };
+    for _ in 0..TRIES {
+        let file = open()?;
+        let tree = mount::copy(file.as_fd(), Reach::Tree)?;
+        if role != Role::Way {
+            mount::set_attributes(tree.as_fd(), READ_ONLY, Reach::Tree)?;
+        }
+        match mount::attach(tree.as_fd(), file.as_fd()) {
+            Ok(()) => {}
+            // The file was replaced or deleted since it was opened.
+            Err(Errno::ENOENT | Errno::EINVAL) => continue,
+            Err(errno) => return Err(errno),
+        }
+        // The descriptor of a copy names the mount itself: the name leads to what was
+        // mounted exactly when the two are the same file on the same mount.
+        let mount = statx::mount_id(tree.as_fd())?;
+        let found = open()?;
+        if statx::mount_id(found.as_fd())? == mount
+            && FileId::of(found.as_fd())? == FileId::of(tree.as_fd())?
+        {
+            return Ok(mount);
+        }
+    }
+    Err(Errno::EBUSY)
+}

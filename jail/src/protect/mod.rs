@@ -1,0 +1,619 @@
+//! Protected names: what in a workspace runs code on the host later, when somebody calls
+//! git, opens an editor, starts an agent or enters the folder.
+//!
+//! Three means, each for what the others cannot do:
+//!
+//! - A name that exists is mounted on itself read-only ([`scan`] finds it, the jail's
+//!   set-up mounts it), the folders on the way to it are mounted on themselves, so that
+//!   none of them can be renamed, removed or replaced from inside. The kernel enforces it.
+//! - A name that does not exist yet has nothing to mount on, and a stub on the host is
+//!   out of the question. The folders where it could appear are watched ([`watch`]); when
+//!   it does, it is moved to the sandbox's quarantine at once, and again when the run ends.
+//! - A host process that replaces a protected file takes the mount away with the old
+//!   file. The watch sees that too, and the new file is mounted on itself ([`hold`])
+//!   within a millisecond. What the jail could do meanwhile is undone: configuration of
+//!   git is judged by its keys ([`judge`]), other files go to quarantine, and a jail that
+//!   still holds the new file open is ended ([`holders`]).
+//!
+//! A repository that the command itself makes is judged, not forbidden.
+
+pub mod finding;
+pub mod hold;
+pub mod holders;
+pub mod judge;
+pub mod names;
+pub mod quarantine;
+pub mod record;
+pub mod repository;
+pub mod scan;
+pub mod watch;
+
+use std::collections::HashSet;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::poll::PollFlags;
+use sjail_policy::plan::{Access, Plan};
+
+use crate::spawn::Jail;
+use crate::supervise;
+use crate::sys::directory::Kind;
+use crate::sys::pidfd;
+use finding::Finding;
+use judge::Court;
+use names::Names;
+use quarantine::Quarantine;
+use record::Record;
+use scan::{Inventory, Moment, Role, Search, Sighting};
+use watch::Watch;
+
+/// The protection of one run.
+#[derive(Debug)]
+pub struct Protection {
+    search: Search,
+    quarantine: Quarantine,
+    /// What was there at the start, with the open folders that are watched.
+    start: Inventory,
+    /// What is mounted on itself in the jail now.
+    held: Vec<Sighting>,
+    /// The host's own text of each configuration of git.
+    configs: Vec<(PathBuf, Vec<u8>)>,
+    /// Tops that are looked at again when something happens.
+    tops: Vec<PathBuf>,
+    /// Folders that have been seen; others are new in this run.
+    seen: HashSet<PathBuf>,
+    /// Those of them that the command made, searched again when they change.
+    fresh: Vec<PathBuf>,
+    /// When the last look began.
+    looked: Moment,
+    /// Folders of git that the command has made.
+    made: Vec<PathBuf>,
+    /// Folders of git that the command writes to a copy of; they are judged elsewhere.
+    copied: Vec<PathBuf>,
+    watch: Option<Watch>,
+    record: Option<Record>,
+    findings: Vec<Finding>,
+    /// Why the jail was ended, if it was ended here.
+    ended: Option<String>,
+}
+
+/// What protecting has to say when a run is over.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// One entry each for stderr and the result.
+    pub findings: Vec<Finding>,
+    /// Why the jail was ended, if it was ended by this.
+    pub ended: Option<String>,
+}
+
+/// How a path is mounted on itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    /// Writable: only its name cannot be changed.
+    Pin,
+    /// Read-only.
+    ReadOnly,
+}
+
+impl Protection {
+    /// Looks for protected names. `None` when the jail cannot write the workspace anyway,
+    /// or nothing is to be protected.
+    pub fn prepare(plan: &Plan, sandbox: &Path, run: &str) -> Option<Protection> {
+        let protect = &plan.filesystem.protect;
+        if plan.workspace.access != Access::Rw || protect.names.is_empty() {
+            return None;
+        }
+        let search = Search {
+            workspace: plan.workspace.path.as_path().to_owned(),
+            cwd: plan.command.cwd.as_path().to_owned(),
+            names: Names::new(&protect.names),
+            depth: protect.depth,
+        };
+        let start = search.run();
+        let held: Vec<Sighting> = start.mounted().into_iter().cloned().collect();
+        let configs = start
+            .sightings
+            .iter()
+            .filter(|sighting| sighting.role == Role::GitConfig)
+            .filter_map(|s| Some((s.path.clone(), repository::small(&s.path)?)))
+            .collect();
+        let tops = start.tops.clone();
+        let seen = start.children.iter().cloned().collect();
+        Some(Protection {
+            quarantine: Quarantine::new(sandbox, run),
+            search,
+            held,
+            configs,
+            tops,
+            seen,
+            fresh: Vec::new(),
+            looked: Moment::now(),
+            made: Vec::new(),
+            copied: Vec::new(),
+            start,
+            watch: None,
+            record: None,
+            findings: Vec::new(),
+            ended: None,
+        })
+    }
+
+    /// Folders outside the workspace that git needs, writable, checked both ways.
+    pub fn grants(&self) -> &[PathBuf] {
+        &self.start.grants
+    }
+
+    /// What could not be honoured, in sentences.
+    pub fn notes(&self) -> &[String] {
+        &self.start.notes
+    }
+
+    /// The folders of git that were found, the workspace's own first.
+    pub fn git_dirs(&self) -> impl Iterator<Item = &Path> {
+        self.start
+            .git_dirs
+            .iter()
+            .map(|git_dir| git_dir.path.as_path())
+    }
+
+    /// Leaves a folder of git to somebody else: the command writes to a copy of it.
+    pub fn leave(&mut self, git_dir: &Path) {
+        self.held
+            .retain(|sighting| !sighting.path.starts_with(git_dir) || sighting.path == git_dir);
+        self.copied.push(git_dir.to_owned());
+    }
+
+    /// What the jail's set-up mounts on itself, in this order. Paths are the same inside
+    /// and outside.
+    pub fn holds(&self) -> impl Iterator<Item = (&Path, Hold)> {
+        self.held.iter().map(|sighting| {
+            let hold = match sighting.role {
+                Role::Way => Hold::Pin,
+                _ => Hold::ReadOnly,
+            };
+            (sighting.path.as_path(), hold)
+        })
+    }
+
+    /// Starts watching; to be called before the command runs.
+    pub fn start(&mut self, record: Option<Record>) -> Result<(), Errno> {
+        self.watch = Some(Watch::start(&self.start.places)?);
+        self.record = record;
+        Ok(())
+    }
+
+    /// The last look, when every process of the jail is gone.
+    pub fn finish(mut self) -> Report {
+        let quiet = match &self.watch {
+            Some(Watch::Signal(_)) => !self.watch.as_ref().is_some_and(Watch::happened),
+            _ => false,
+        };
+        if !quiet || !self.made.is_empty() {
+            self.look(None);
+        }
+        self.sweep();
+        if let Some(record) = self.record.take() {
+            record.done();
+        }
+        Report {
+            findings: self.findings,
+            ended: self.ended,
+        }
+    }
+
+    /// What a run that was killed has left in a workspace: everything that its record
+    /// does not know is new.
+    pub fn finish_for(
+        search: Search,
+        known: &HashSet<PathBuf>,
+        quarantine: Quarantine,
+    ) -> Vec<Finding> {
+        let now = search.run();
+        let start = Inventory {
+            sightings: now
+                .sightings
+                .iter()
+                .filter(|sighting| known.contains(&sighting.path))
+                .cloned()
+                .collect(),
+            git_dirs: now
+                .git_dirs
+                .iter()
+                .filter(|git_dir| known.contains(&git_dir.path))
+                .cloned()
+                .collect(),
+            ..Inventory::default()
+        };
+        let tops = now.tops.clone();
+        let configs = start
+            .sightings
+            .iter()
+            .filter(|sighting| sighting.role == Role::GitConfig)
+            .filter_map(|s| Some((s.path.clone(), repository::small(&s.path)?)))
+            .collect();
+        let mut protection = Protection {
+            held: start.sightings.clone(),
+            configs,
+            tops,
+            seen: now.children.iter().cloned().collect(),
+            fresh: Vec::new(),
+            looked: Moment::now(),
+            made: Vec::new(),
+            copied: Vec::new(),
+            start,
+            watch: None,
+            record: None,
+            findings: Vec::new(),
+            ended: None,
+            search,
+            quarantine,
+        };
+        protection.settle(now, None);
+        protection.findings
+    }
+
+    /// Looks at the watched folders again and deals with what has changed.
+    fn look(&mut self, jail: Option<&Jail>) {
+        let git_dirs: Vec<PathBuf> = self
+            .start
+            .git_dirs
+            .iter()
+            .map(|git_dir| git_dir.path.clone())
+            .chain(self.made.iter().cloned())
+            .filter(|path| !self.copied.contains(path))
+            .collect();
+        let since = std::mem::replace(&mut self.looked, Moment::now());
+        let mut now = self.search.again(&self.tops, &git_dirs, &self.copied);
+        let mut new: Vec<PathBuf> = now.children.clone();
+        for folder in self.fresh.clone() {
+            if since.may_have_changed(&folder) {
+                now.absorb(self.search.repository_at(&folder));
+                new.extend(self.search.children(&folder));
+            }
+        }
+        for folder in new {
+            if !self.seen.contains(&folder) {
+                self.explore(&folder, &mut now);
+            }
+        }
+        self.settle(now, jail);
+    }
+
+    /// Searches a folder that is new for repositories, as deep as is left, and watches it.
+    fn explore(&mut self, folder: &Path, now: &mut Inventory) {
+        const MOST_WATCHED: usize = 256;
+        let below = self.search.below(folder);
+        for (path, _) in &below.searched {
+            self.seen.insert(path.clone());
+            if self.fresh.len() < MOST_WATCHED && !self.fresh.contains(path) {
+                self.fresh.push(path.clone());
+                if let (Some(watch), Some(place)) = (&self.watch, self.search.place(path)) {
+                    watch.add(&place);
+                    self.start.places.push(place);
+                }
+            }
+        }
+        now.absorb(below.repositories_only());
+    }
+
+    /// Deals with the difference between what is held and what is there.
+    fn settle(&mut self, mut now: Inventory, jail: Option<&Jail>) {
+        self.note_made(&now);
+        let new_folders: Vec<_> = now.places.drain(..).collect();
+        for place in new_folders {
+            if self
+                .start
+                .places
+                .iter()
+                .all(|known| known.path != place.path)
+            {
+                if let Some(watch) = &self.watch {
+                    watch.add(&place);
+                }
+                self.start.places.push(place);
+            }
+        }
+        let changed: Vec<Sighting> = now
+            .mounted()
+            .into_iter()
+            .filter(|sighting| !self.is_made(&sighting.path))
+            .filter(|sighting| {
+                !self
+                    .held
+                    .iter()
+                    .any(|held| held.path == sighting.path && held.id == sighting.id)
+            })
+            .cloned()
+            .collect();
+        if !changed.is_empty() {
+            self.on_changed(changed, jail);
+        }
+        for git_dir in self.made.clone() {
+            self.judge_made(&git_dir, &now);
+        }
+    }
+
+    /// Folders of git that were not there at the start, working trees' included.
+    fn note_made(&mut self, now: &Inventory) {
+        let known = |path: &Path| {
+            self.start
+                .git_dirs
+                .iter()
+                .any(|git_dir| git_dir.path == path)
+                || self
+                    .start
+                    .sightings
+                    .iter()
+                    .any(|sighting| sighting.path == path)
+        };
+        let in_worktrees = |sighting: &&Sighting| {
+            let folder = sighting.path.parent().and_then(Path::file_name);
+            folder == Some("worktrees".as_ref()) && sighting.kind == Kind::Folder
+        };
+        let worktrees = now.sightings.iter().filter(in_worktrees);
+        let made: Vec<PathBuf> = now
+            .git_dirs
+            .iter()
+            .map(|git_dir| &git_dir.path)
+            .chain(worktrees.map(|sighting| &sighting.path))
+            .filter(|path| !known(path) && !self.is_made(path))
+            .filter(|path| !self.copied.iter().any(|copied| path.starts_with(copied)))
+            .cloned()
+            .collect();
+        self.made.extend(made);
+    }
+
+    /// Names that have appeared, or are other files than they were.
+    fn on_changed(&mut self, changed: Vec<Sighting>, jail: Option<&Jail>) {
+        let mut close = Vec::new();
+        for sighting in changed {
+            match self.fate(&sighting) {
+                Fate::Leave => {}
+                Fate::Close => close.push(sighting),
+                Fate::Move(why) => self.take(&sighting.path, why),
+            }
+        }
+        if close.is_empty() {
+            return;
+        }
+        // Closed first, judged then: what is judged must not change any more.
+        let mut mounts = Vec::new();
+        if let Some(jail) = jail {
+            match hold::hold(jail, &close.iter().collect::<Vec<_>>()) {
+                Ok(made) => mounts = made,
+                Err(errno) => self.end_open(jail, &close, errno),
+            }
+        }
+        for sighting in &close {
+            self.held.retain(|held| held.path != sighting.path);
+            self.held.push(sighting.clone());
+        }
+        if let Some(jail) = jail
+            && let Some(why) = holders::found(jail, &close, &mounts)
+        {
+            self.end(jail, &why);
+        }
+        for sighting in close {
+            self.judge_closed(&sighting, jail);
+        }
+    }
+
+    /// What becomes of a name that has appeared or is another file than it was.
+    fn fate(&self, sighting: &Sighting) -> Fate {
+        let known = self.was_known(&sighting.path);
+        let sound_pointer = || {
+            sighting.kind == Kind::File
+                && matches!(
+                    repository::follow(&sighting.path, &self.search.workspace),
+                    repository::Pointer::Inside(_)
+                )
+        };
+        match (sighting.role, known) {
+            (Role::Way | Role::ForeignWorktree, true) | (Role::GitConfig, _) => Fate::Close,
+            (Role::Way | Role::ForeignWorktree, false) => Fate::Leave,
+            (Role::GitHooks, _) if sighting.kind == Kind::Folder => Fate::Close,
+            (Role::Pointer, true) if sound_pointer() => Fate::Close,
+            (Role::Pointer, false) if sound_pointer() => Fate::Leave,
+            (_, true) => Fate::Move("was replaced during the run, and sjail cannot tell by whom"),
+            (_, false) => Fate::Move("appeared during the run and could run code on the host"),
+        }
+    }
+
+    /// Judges git's own files that are closed now.
+    fn judge_closed(&mut self, sighting: &Sighting, jail: Option<&Jail>) {
+        let mut findings = Vec::new();
+        let judged = match sighting.role {
+            Role::GitConfig => {
+                let host = self.host_text(&sighting.path);
+                self.court().config(&sighting.path, &host, &mut findings)
+            }
+            Role::GitHooks => self.court().hooks(&sighting.path, &mut findings),
+            _ => Ok(()),
+        };
+        self.admit(judged);
+        if sighting.role == Role::GitConfig {
+            if !findings.is_empty() {
+                // Our own replacement took the mount away once more.
+                self.close_again(&sighting.path, sighting.role, jail);
+            }
+            self.remember(&sighting.path);
+        }
+        self.findings.extend(findings);
+        if self.was_known(&sighting.path) && sighting.role != Role::Way {
+            self.findings.push(Finding::held_again(&sighting.path));
+        }
+    }
+
+    /// A file of a working tree that git itself has made in this repository.
+    fn is_sound_worktree(&self, path: &Path) -> bool {
+        let Some(admin) = path.parent() else {
+            return false;
+        };
+        let in_worktrees = admin.parent().and_then(Path::file_name) == Some("worktrees".as_ref());
+        in_worktrees && repository::shares_its_own(admin)
+    }
+
+    /// Judges a folder of git that the command has made.
+    fn judge_made(&mut self, git_dir: &Path, now: &Inventory) {
+        let mut findings = Vec::new();
+        for sighting in &now.sightings {
+            if !sighting.path.starts_with(git_dir) {
+                continue;
+            }
+            let judged = match sighting.role {
+                Role::GitConfig => self.court().config(&sighting.path, b"", &mut findings),
+                Role::GitHooks => self.court().hooks(&sighting.path, &mut findings),
+                Role::GitOther
+                    if sighting.path.file_name() == Some("commondir".as_ref())
+                        && !self.is_sound_worktree(&sighting.path) =>
+                {
+                    self.take(&sighting.path, "would point git at another repository");
+                    Ok(())
+                }
+                _ => Ok(()),
+            };
+            self.admit(judged);
+        }
+        self.findings.extend(findings);
+    }
+
+    /// The folders that were searched at the start, for repositories made since. A folder
+    /// whose change time lies before the start has no new names in it.
+    fn sweep(&mut self) {
+        let Some(record_time) = self.start.time else {
+            return;
+        };
+        let mut now = Inventory::default();
+        for (folder, _) in self.start.searched.clone() {
+            if !record_time.may_have_changed(&folder) {
+                continue;
+            }
+            for child in self.search.children(&folder) {
+                if !self.seen.contains(&child) {
+                    self.explore(&child, &mut now);
+                }
+            }
+            if !self.tops.contains(&folder) {
+                now.absorb(self.search.repository_at(&folder));
+            }
+        }
+        for folder in self.fresh.clone() {
+            now.absorb(self.search.repository_at(&folder));
+        }
+        if !now.sightings.is_empty() {
+            self.settle(now, None);
+        }
+    }
+
+    fn close_again(&mut self, path: &Path, role: Role, jail: Option<&Jail>) {
+        let Some(sighting) = Sighting::at(path, role) else {
+            return;
+        };
+        let list = std::slice::from_ref(&sighting);
+        if let Some(jail) = jail {
+            match hold::hold(jail, &[&sighting]) {
+                Ok(mounts) => {
+                    if let Some(why) = holders::found(jail, list, &mounts) {
+                        self.end(jail, &why);
+                    }
+                }
+                Err(errno) => self.end_open(jail, list, errno),
+            }
+        }
+        self.held.retain(|held| held.path != path);
+        self.held.push(sighting);
+    }
+
+    fn take(&mut self, path: &Path, why: &str) {
+        match self.quarantine.take(path, why) {
+            Ok(item) => self.findings.push(Finding::quarantined(&item)),
+            // Gone by itself meanwhile.
+            Err(_) if std::fs::symlink_metadata(path).is_err() => {}
+            Err(error) => self.findings.push(Finding::noted(path, error.to_string())),
+        }
+    }
+
+    fn admit(&mut self, judged: Result<(), quarantine::Error>) {
+        if let Err(error) = judged {
+            self.findings
+                .push(Finding::noted(&self.search.workspace, error.to_string()));
+        }
+    }
+
+    fn end_open(&mut self, jail: &Jail, open: &[Sighting], errno: Errno) {
+        let names: Vec<String> = open.iter().map(|s| s.path.display().to_string()).collect();
+        let why = format!(
+            "{} changed on the host during the run and could not be closed to the jail again: {}",
+            names.join(", "),
+            errno.desc()
+        );
+        self.end(jail, &why);
+    }
+
+    fn end(&mut self, jail: &Jail, why: &str) {
+        if self.ended.is_none() {
+            self.ended = Some(why.to_owned());
+            let _ = pidfd::send_signal(jail.pidfd.as_fd(), libc::SIGKILL);
+        }
+    }
+
+    fn court(&self) -> Court<'_> {
+        Court {
+            workspace: &self.search.workspace,
+            depth: self.search.depth,
+            quarantine: &self.quarantine,
+        }
+    }
+
+    fn host_text(&self, path: &Path) -> Vec<u8> {
+        let known = self.configs.iter().find(|(known, _)| known == path);
+        known.map(|(_, text)| text.clone()).unwrap_or_default()
+    }
+
+    fn remember(&mut self, path: &Path) {
+        let Some(text) = repository::small(path) else {
+            return;
+        };
+        match self.configs.iter_mut().find(|(known, _)| known == path) {
+            Some((_, old)) => *old = text,
+            None => self.configs.push((path.to_owned(), text)),
+        }
+    }
+
+    fn was_known(&self, path: &Path) -> bool {
+        self.start
+            .sightings
+            .iter()
+            .any(|sighting| sighting.path == path)
+    }
+
+    fn is_made(&self, path: &Path) -> bool {
+        self.made.iter().any(|made| path.starts_with(made))
+    }
+}
+
+/// What becomes of a changed name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It is no danger, or is judged by other means.
+    Leave,
+    /// It is mounted on itself and judged.
+    Close,
+    /// It goes to quarantine, for this reason.
+    Move(&'static str),
+}
+
+impl supervise::Guard for Protection {
+    fn waits_for(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
+        self.watch
+            .as_ref()
+            .map(|watch| (watch.as_fd(), PollFlags::POLLIN))
+    }
+
+    fn notice(&mut self, jail: &Jail) {
+        if self.watch.as_ref().is_some_and(Watch::happened) {
+            self.look(Some(jail));
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! Where protected names go that a jailed command made: out of the workspace, into the
+//! sandbox's own folder, which no jail can reach. Nothing is destroyed; a person can
+//! list what is there and put it back.
+//!
+//! ```text
+//! $XDG_STATE_HOME/sjail/sandboxes/SANDBOX/quarantine/q_7f3k2p/
+//!     about.json      where it was, when, why, in which run
+//!     NAME            what it was
+//! ```
+
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use nix::errno::Errno;
+use nix::fcntl::{RenameFlags, renameat2};
+use serde::{Deserialize, Serialize};
+use sjail_policy::bytes::ByteString;
+
+use crate::sys::file::{NO_LINKS, openat2};
+
+/// The quarantine of one sandbox.
+#[derive(Debug, Clone)]
+pub struct Quarantine {
+    folder: PathBuf,
+    run: String,
+}
+
+/// Something that was taken out of a workspace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Item {
+    /// Names it on the command line.
+    pub id: String,
+    /// Where it was.
+    pub path: ByteString,
+    /// Why it was taken: the end of a sentence that starts with the path.
+    pub why: String,
+    /// The run that made it.
+    pub run: String,
+    /// When, in seconds since 1970.
+    pub time: u64,
+}
+
+/// Why something could not be taken or put back.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Moving it away failed.
+    #[error(
+        "{} must not stay in the workspace, and moving it to {} failed: {source}; remove it yourself before you use the folder",
+        path.display(), to.display()
+    )]
+    Take {
+        /// What.
+        path: PathBuf,
+        /// Where to.
+        to: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Putting it back failed.
+    #[error("putting {} back failed: {source}", path.display())]
+    Restore {
+        /// Where it was.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// There is already something.
+    #[error("{} exists: move it away first, then restore again", .0.display())]
+    InTheWay(PathBuf),
+    /// No such item.
+    #[error("there is nothing called {0} in quarantine; `sjail quarantine list` shows what is")]
+    Unknown(String),
+}
+
+impl Quarantine {
+    /// The quarantine in a sandbox's folder, for what this run makes. The folder itself
+    /// is made when something has to go in.
+    pub fn new(sandbox: &Path, run: &str) -> Quarantine {
+        Quarantine {
+            folder: sandbox.join("quarantine"),
+            run: run.to_owned(),
+        }
+    }
+
+    /// The run that it is for.
+    pub fn run(&self) -> &str {
+        &self.run
+    }
+
+    /// Takes a file, folder or link out of the workspace. The name itself is moved,
+    /// whatever it is by then; links are never followed, on the way there either.
+    pub fn take(&self, path: &Path, why: &str) -> Result<Item, Error> {
+        let id = format!("q_{}", letters());
+        let to = self.folder.join(&id);
+        let failed = |source: io::Error| Error::Take {
+            path: path.to_owned(),
+            to: to.clone(),
+            source,
+        };
+        let item = Item {
+            id: id.clone(),
+            path: ByteString::from(path),
+            why: why.to_owned(),
+            run: self.run.clone(),
+            time: SystemTime::now()
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .map_or(0, |since| since.as_secs()),
+        };
+        let mut builder = DirBuilder::new();
+        builder.mode(0o700).recursive(true);
+        builder.create(&to).map_err(failed)?;
+        let about = serde_json::to_vec_pretty(&item).map_err(|e| failed(e.into()))?;
+        fs::write(to.join("about.json"), about).map_err(failed)?;
+        let name = path.file_name().unwrap_or(OsStr::new("unnamed"));
+        let moved = parent_of(path)
+            .map_err(io::Error::from)
+            .and_then(|folder| move_tree(&folder, name, &to.join(stored(name))));
+        if let Err(source) = moved {
+            let _ = fs::remove_dir_all(&to);
+            return Err(failed(source));
+        }
+        Ok(item)
+    }
+
+    /// Keeps bytes that are about to be replaced, under the name of the file they were in.
+    pub fn keep(&self, path: &Path, bytes: &[u8], why: &str) -> Result<Item, Error> {
+        let scratch = self.folder.join(format!(".kept-{}", letters()));
+        let name = path.file_name().unwrap_or(OsStr::new("unnamed"));
+        let failed = |source: io::Error| Error::Take {
+            path: path.to_owned(),
+            to: self.folder.clone(),
+            source,
+        };
+        let mut builder = DirBuilder::new();
+        builder.mode(0o700).recursive(true);
+        builder.create(&scratch).map_err(failed)?;
+        fs::write(scratch.join(name), bytes).map_err(failed)?;
+        let mut item = self.take(&scratch.join(name), why)?;
+        let _ = fs::remove_dir(&scratch);
+        item.path = ByteString::from(path);
+        let about = serde_json::to_vec_pretty(&item).map_err(|e| failed(e.into()))?;
+        fs::write(self.folder.join(&item.id).join("about.json"), about).map_err(failed)?;
+        Ok(item)
+    }
+}
+
+/// Everything in the quarantines of all sandboxes below `sandboxes`, oldest first, each
+/// with its folder.
+pub fn list(sandboxes: &Path) -> Vec<(Item, PathBuf)> {
+    let mut items = Vec::new();
+    for sandbox in fs::read_dir(sandboxes).into_iter().flatten().flatten() {
+        let quarantine = sandbox.path().join("quarantine");
+        for entry in fs::read_dir(quarantine).into_iter().flatten().flatten() {
+            let about = fs::read(entry.path().join("about.json"));
+            let item = about
+                .ok()
+                .and_then(|text| serde_json::from_slice::<Item>(&text).ok());
+            items.extend(item.map(|item| (item, entry.path())));
+        }
+    }
+    items.sort_by(|(a, _), (b, _)| (a.time, &a.id).cmp(&(b.time, &b.id)));
+    items
+}
+
+/// Puts an item back where it was; never over something that is there now.
+pub fn restore(sandboxes: &Path, id: &str) -> Result<Item, Error> {
+    let (item, folder) = find(sandboxes, id)?;
+    let path = item.path.as_path().to_owned();
+    let failed = |source: io::Error| Error::Restore {
+        path: path.clone(),
+        source,
+    };
+    if fs::symlink_metadata(&path).is_ok() {
+        return Err(Error::InTheWay(path));
+    }
+    let name = path.file_name().unwrap_or(OsStr::new("unnamed"));
+    // The folder it was in may be gone, or may be a link by now: then it stays here.
+    let from = parent_of(&folder.join(stored(name))).map_err(|e| failed(e.into()))?;
+    parent_of(&path).map_err(|e| failed(e.into()))?;
+    move_tree(&from, &stored(name), &path).map_err(failed)?;
+    let _ = fs::remove_dir_all(&folder);
+    Ok(item)
+}
+
+/// Deletes an item for good.
+pub fn remove(sandboxes: &Path, id: &str) -> Result<Item, Error> {
+    let (item, folder) = find(sandboxes, id)?;
+    fs::remove_dir_all(&folder).map_err(|source| Error::Restore {
+        path: folder.clone(),
+        source,
+    })?;
+    Ok(item)
+}
+
+fn find(sandboxes: &Path, id: &str) -> Result<(Item, PathBuf), Error> {
+    list(sandboxes)
+        .into_iter()
+        .find(|(item, _)| item.id == id)
+        .ok_or_else(|| Error::Unknown(id.to_owned()))
+}
+
+/// A name that cannot meet our own `about.json`.
+fn stored(name: &OsStr) -> OsString {
+    if name == "about.json" {
+        OsString::from("about.json.taken")
+    } else {
+        name.to_owned()
+    }
+}
+
+/// The folder that holds a name, reached without any link.
+fn parent_of(path: &Path) -> Result<OwnedFd, Errno> {
+    let parent = path.parent().ok_or(Errno::EINVAL)?;
+    let parent = CString::new(parent.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
+    openat2(
+        None,
+        &parent,
+        libc::O_RDONLY | libc::O_DIRECTORY,
+        0,
+        NO_LINKS,
+    )
+}
+
+/// Moves a name from an open folder to a path that does not exist yet; by copying where
+/// the two are on different file systems.
+fn move_tree(from: &OwnedFd, name: &OsStr, to: &Path) -> io::Result<()> {
+    match renameat2(
+        from,
+        name,
+        nix::fcntl::AT_FDCWD,
+        to,
+        RenameFlags::RENAME_NOREPLACE,
+    ) {
+        Ok(()) => Ok(()),
+        Err(Errno::EXDEV) => {
+            let folder = PathBuf::from(format!(
+                "/proc/self/fd/{}",
+                std::os::fd::AsRawFd::as_raw_fd(&from.as_fd())
+            ));
+            let source = folder.join(name);
+            copy_tree(&source, to)?;
+            if fs::symlink_metadata(&source)?.is_dir() {
+                fs::remove_dir_all(&source)
+            } else {
+                fs::remove_file(&source)
+            }
+        }
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Copies files, folders and links; pipes, sockets and devices are left out.
+fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
+    let metadata = fs::symlink_metadata(from)?;
+    let kind = metadata.file_type();
+    if kind.is_symlink() {
+        std::os::unix::fs::symlink(fs::read_link(from)?, to)
+    } else if kind.is_dir() {
+        DirBuilder::new().mode(0o700).create(to)?;
+        for entry in fs::read_dir(from)? {
+            let entry = entry?;
+            copy_tree(&entry.path(), &to.join(entry.file_name()))?;
+        }
+        fs::set_permissions(to, metadata.permissions())
+    } else if kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device()
+    {
+        Ok(())
+    } else {
+        let mut source = File::options()
+            .read(true)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(from)?;
+        let mut target = File::options()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(to)?;
+        io::copy(&mut source, &mut target)?;
+        fs::set_permissions(
+            to,
+            fs::Permissions::from_mode(metadata.permissions().mode() & 0o777),
+        )
+    }
+}
+
+fn letters() -> String {
+    const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+    crate::sys::random::bytes::<6>()
+        .iter()
+        .map(|byte| char::from(LETTERS[usize::from(byte & 31)]))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+    use super::*;
+
+    #[test]
+    fn taken_listed_and_put_back() {
+        let base = tempfile::tempdir().unwrap();
+        let base = fs::canonicalize(base.path()).unwrap();
+        let work = base.join("work");
+        fs::create_dir_all(work.join(".vscode/deep")).unwrap();
+        fs::write(work.join(".vscode/tasks.json"), "{}").unwrap();
+        let quarantine = Quarantine::new(&base.join("sandboxes/s1"), "run_1");
+        let item = quarantine.take(&work.join(".vscode"), "appeared").unwrap();
+        assert!(!work.join(".vscode").exists());
+        let listed = list(&base.join("sandboxes"));
+        assert_eq!(listed.iter().map(|(i, _)| i).collect::<Vec<_>>(), [&item]);
+
+        fs::create_dir(work.join(".vscode")).unwrap();
+        assert!(matches!(
+            restore(&base.join("sandboxes"), &item.id),
+            Err(Error::InTheWay(_))
+        ));
+        fs::remove_dir(work.join(".vscode")).unwrap();
+        restore(&base.join("sandboxes"), &item.id).unwrap();
+        assert_eq!(fs::read(work.join(".vscode/tasks.json")).unwrap(), b"{}");
+        assert!(list(&base.join("sandboxes")).is_empty());
+        assert!(matches!(
+            restore(&base.join("sandboxes"), &item.id),
+            Err(Error::Unknown(_))
+        ));
+    }
+
+    #[test]
+    fn links_are_taken_not_followed() {
+        let base = tempfile::tempdir().unwrap();
+        let base = fs::canonicalize(base.path()).unwrap();
+        fs::create_dir_all(base.join("work")).unwrap();
+        fs::create_dir_all(base.join("secret")).unwrap();
+        fs::write(base.join("secret/key"), "k").unwrap();
+        std::os::unix::fs::symlink("../secret", base.join("work/.claude")).unwrap();
+        std::os::unix::fs::symlink("../secret", base.join("work/sub")).unwrap();
+        let quarantine = Quarantine::new(&base.join("sandboxes/s1"), "run_1");
+        quarantine
+            .take(&base.join("work/.claude"), "appeared")
+            .unwrap();
+        assert!(base.join("secret/key").exists());
+        assert!(fs::symlink_metadata(base.join("work/.claude")).is_err());
+        assert!(
+            quarantine
+                .take(&base.join("work/sub/key"), "appeared")
+                .is_err()
+        );
+        assert!(base.join("secret/key").exists());
+    }
+
+    #[test]
+    fn other_file_systems_are_copied_to() {
+        let shm = Path::new("/dev/shm");
+        let Ok(work) = tempfile::tempdir_in(shm) else {
+            return;
+        };
+        let base = tempfile::tempdir_in("/var/tmp").unwrap();
+        let base = fs::canonicalize(base.path()).unwrap();
+        fs::create_dir(work.path().join(".idea")).unwrap();
+        fs::write(work.path().join(".idea/x"), "1").unwrap();
+        std::os::unix::fs::symlink("x", work.path().join(".idea/l")).unwrap();
+        let quarantine = Quarantine::new(&base.join("sandboxes/s1"), "run_1");
+        let item = quarantine
+            .take(&work.path().join(".idea"), "appeared")
+            .unwrap();
+        assert!(!work.path().join(".idea").exists());
+        let kept = base
+            .join("sandboxes/s1/quarantine")
+            .join(&item.id)
+            .join(".idea");
+        assert_eq!(fs::read(kept.join("x")).unwrap(), b"1");
+        assert_eq!(fs::read_link(kept.join("l")).unwrap(), Path::new("x"));
+        restore(&base.join("sandboxes"), &item.id).unwrap();
+        assert_eq!(fs::read(work.path().join(".idea/x")).unwrap(), b"1");
+    }
+}

@@ -1,0 +1,136 @@
+//! What a run knew when it started, so that the next start can tell what a killed run
+//! has left in a workspace.
+//!
+//! The file is locked while the run lives; the kernel drops the lock whichever way the
+//! process ends. It lies in the user's runtime folder, which is memory: writing it costs
+//! some microseconds.
+
+use std::collections::HashSet;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{Flock, FlockArg};
+use serde::{Deserialize, Serialize};
+use sjail_policy::bytes::ByteString;
+
+use super::Protection;
+use super::finding::Finding;
+use super::names::Names;
+use super::quarantine::Quarantine;
+use super::scan::Search;
+
+/// The record of a run that lives.
+#[derive(Debug)]
+pub struct Record {
+    path: PathBuf,
+    _lock: Flock<File>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Text {
+    workspace: ByteString,
+    cwd: ByteString,
+    sandbox: ByteString,
+    run: String,
+    depth: u8,
+    known: Vec<ByteString>,
+}
+
+impl Record {
+    /// Writes down what the run knows. `folder` is private to the user.
+    pub fn write(folder: &Path, protection: &Protection, sandbox: &Path) -> io::Result<Record> {
+        let text = Text {
+            workspace: ByteString::from(protection.search.workspace.as_path()),
+            cwd: ByteString::from(protection.search.cwd.as_path()),
+            sandbox: ByteString::from(sandbox),
+            run: protection.quarantine.run().to_owned(),
+            depth: protection.search.depth,
+            known: protection
+                .start
+                .sightings
+                .iter()
+                .map(|sighting| sighting.path.as_path())
+                .chain(protection.git_dirs())
+                .map(ByteString::from)
+                .collect(),
+        };
+        match DirBuilder::new().mode(0o700).create(folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                DirBuilder::new()
+                    .mode(0o700)
+                    .recursive(true)
+                    .create(folder)?;
+            }
+            _ => {}
+        }
+        let path = folder.join(protection.quarantine.run());
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(&path)?;
+        let mut file = Flock::lock(file, FlockArg::LockExclusiveNonblock)
+            .map_err(|(_, errno)| io::Error::from(errno))?;
+        file.write_all(&serde_json::to_vec(&text)?)?;
+        Ok(Record { path, _lock: file })
+    }
+
+    /// The run has looked after itself.
+    pub fn done(self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Deals with what killed runs have left. Cheap when there are none: one look at an
+/// empty folder.
+pub fn sweep(folder: &Path, names: &[ByteString]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let Ok(file) = File::options()
+            .read(true)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(&path)
+        else {
+            continue;
+        };
+        let Ok(lock) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else {
+            continue;
+        };
+        let Ok(bytes) = io::read_to_string(&*lock) else {
+            continue;
+        };
+        match serde_json::from_str::<Text>(&bytes) {
+            Ok(text) => {
+                let search = Search {
+                    workspace: text.workspace.as_path().to_owned(),
+                    cwd: text.cwd.as_path().to_owned(),
+                    names: Names::new(names),
+                    depth: text.depth,
+                };
+                let known: HashSet<PathBuf> = text
+                    .known
+                    .iter()
+                    .map(|path| path.as_path().to_owned())
+                    .collect();
+                let quarantine = Quarantine::new(text.sandbox.as_path(), &text.run);
+                findings.extend(Protection::finish_for(search, &known, quarantine));
+            }
+            // Half written: the run was killed before the command could start. A file
+            // that is about to be locked by its owner is empty, too: leave it a while.
+            Err(_) if is_young(&lock) => continue,
+            Err(_) => {}
+        }
+        let _ = fs::remove_file(&path);
+    }
+    findings
+}
+
+fn is_young(file: &File) -> bool {
+    file.metadata()
+        .and_then(|metadata| metadata.modified())
+        .is_ok_and(|time| time.elapsed().is_ok_and(|age| age.as_secs() < 60))
+}

@@ -1,0 +1,27 @@
+//! What `statx` says beyond `stat`.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use nix::errno::Errno;
+
+/// The mount that an open file was reached through.
+pub fn mount_id(file: BorrowedFd<'_>) -> nix::Result<u64> {
+    // SAFETY: all-zero statx is valid.
+    let mut answer: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: the empty path names the descriptor itself; `answer` is writable and
+    // outlives the call.
+    let done = unsafe {
+        libc::statx(
+            file.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            libc::STATX_MNT_ID,
+            &raw mut answer,
+        )
+    };
+    Errno::result(done)?;
+    if answer.stx_mask & libc::STATX_MNT_ID == 0 {
+        return Err(Errno::ENOSYS);
+    }
+    Ok(answer.stx_mnt_id)
+}
