@@ -32,6 +32,9 @@ pub enum Error {
         /// Which one.
         name: &'static str,
     },
+    /// Protected names could not be watched.
+    #[error(transparent)]
+    Protect(#[from] crate::protect::Error),
     /// The binary is set-user-id.
     #[error("sjail is installed set-user-id, which it must never be: chmod u-s,g-s its file")]
     SetUserId,

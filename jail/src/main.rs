@@ -20,6 +20,7 @@ mod limits;
 mod mounts;
 mod outcome;
 mod output;
+mod protect;
 mod report;
 mod request;
 mod result;

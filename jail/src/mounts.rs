@@ -118,6 +118,10 @@ fn put(entry: &Mount, root: BorrowedFd<'_>, masks: &Masks, index: usize) -> Resu
             mount::copy(dest.as_fd(), Reach::One).at_item(Step::CloneMount, index)?,
             Reach::One,
         ),
+        What::Held => (
+            mount::copy(dest.as_fd(), Reach::Tree).at_item(Step::CloneMount, index)?,
+            Reach::Tree,
+        ),
         What::MaskFile => (
             mount::copy(masks.file.as_fd(), Reach::One).at_item(Step::CloneMount, index)?,
             Reach::One,

@@ -53,6 +53,8 @@ pub enum Cause {
         /// Bytes allowed.
         limit: u64,
     },
+    /// No limit, but a guard that could not keep its promise any more; it says why itself.
+    Guard,
 }
 
 impl Outcome {
@@ -60,6 +62,7 @@ impl Outcome {
     pub fn exit_code(&self) -> u8 {
         match self.cause {
             Some(Cause::Timeout(_)) => Exit::TimedOut.code(),
+            Some(Cause::Guard) => Exit::Failed.code(),
             _ => exit::of_wait_status(self.status),
         }
     }
@@ -76,6 +79,7 @@ impl Outcome {
             Some(Cause::Memory { .. }) => Status::OutOfMemory,
             Some(Cause::Pids { .. }) => Status::TooManyProcesses,
             Some(Cause::Output { .. }) => Status::TooMuchOutput,
+            Some(Cause::Guard) => Status::Signaled,
             None if self.signal().is_some() => Status::Signaled,
             None => Status::Completed,
         }
@@ -125,6 +129,9 @@ impl fmt::Display for Cause {
                 f,
                 "too much output: the command wrote more than {} and was killed (--max-output)",
                 Size::from_bytes(*limit)
+            ),
+            Cause::Guard => f.write_str(
+                "the jail was ended because a protected name could no longer be kept from it",
             ),
         }
     }

@@ -12,6 +12,7 @@ use crate::exit::Exit;
 use crate::layout::{Layout, NetworkSpace};
 use crate::limits::{Limits, Unheld};
 use crate::outcome::Outcome;
+use crate::protect::{self, finding::Finding};
 use crate::result::{Isolation, Output, RunId, RunResult, Status, Usage};
 use crate::sys;
 
@@ -23,6 +24,7 @@ pub struct Report {
     notes: Notes,
     sink: Sink,
     isolation: Isolation,
+    kept_away: Vec<Finding>,
 }
 
 /// Whether notes are wanted.
@@ -64,6 +66,7 @@ impl Report {
             },
             sink,
             isolation: Isolation::default(),
+            kept_away: Vec::new(),
         })
     }
 
@@ -90,6 +93,17 @@ impl Report {
             self.isolation.degraded.push(text);
         }
         Ok(())
+    }
+
+    /// What was kept away from the host.
+    pub fn kept_away(&mut self, report: protect::Report) {
+        if let Some(why) = report.ended {
+            eprintln!("sjail: {}", show::inert(why.as_bytes()));
+        }
+        for finding in &report.findings {
+            self.note(&finding.sentence());
+        }
+        self.kept_away.extend(report.findings);
     }
 
     /// What will hold the command; all of it is verified before it starts.
@@ -165,7 +179,11 @@ impl Report {
             denials: Vec::new(),
             network: Vec::new(),
             changes: Vec::new(),
-            auto_exec: Vec::new(),
+            auto_exec: self
+                .kept_away
+                .iter()
+                .filter_map(|finding| serde_json::to_value(finding).ok())
+                .collect(),
             approval: None,
         }
     }

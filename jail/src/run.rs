@@ -1,6 +1,6 @@
 //! `sjail run`: from what was typed to the exit status.
 
-use sjail_policy::plan::{CacheSource, Plan};
+use sjail_policy::plan::{Access, CacheSource, Grant, Missing, Plan};
 
 use crate::caller::{self, Account, State};
 use crate::cleanup::{Leftover, Note, RunFolder};
@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::layout::{self, Host, Layout};
 use crate::limits::{Limits, Wanted};
 use crate::outcome::Outcome;
+use crate::protect::{self, Protection, record};
 use crate::report::Report;
 use crate::request;
 use crate::result::RunId;
@@ -16,7 +17,7 @@ use crate::sentence;
 use crate::signals::Signals;
 use crate::spawn;
 use crate::stdio::{self, Output};
-use crate::supervise::{self, Watch};
+use crate::supervise::{self, Guard, Watch};
 
 /// Runs the command, says what there is to say, and gives the exit status.
 pub fn run(args: &RunArgs) -> u8 {
@@ -43,7 +44,9 @@ fn attempt(args: &RunArgs, report: &mut Report) -> Result<Outcome, Error> {
     for notice in &request.loaded.notices {
         report.note(&notice.to_string());
     }
-    let plan = request.plan;
+    let mut plan = request.plan;
+    let state = State::of(&account);
+    let mut protection = protection(&mut plan, &state, report)?;
     let host = host(account, &plan)?;
 
     let mut note = Noted::default();
@@ -55,9 +58,13 @@ fn attempt(args: &RunArgs, report: &mut Report) -> Result<Outcome, Error> {
     if !limits.unheld().is_empty() {
         report.unheld(&plan, limits.unheld())?;
     }
-    let layout = layout::prepare(&plan, &host, limits.rlimits())?;
+    let held = protection.as_ref().map_or_else(Vec::new, Protection::holds);
+    let layout = layout::prepare(&plan, &host, limits.rlimits(), &held)?;
     report.prepared(&layout, &limits);
-    let outcome = spawn_and_watch(args, &plan, &layout, &limits);
+    let outcome = spawn_and_watch(args, &plan, &layout, &limits, protection.as_mut());
+    if let Some(protection) = protection {
+        report.kept_away(protection.finish());
+    }
     let removed = limits.remove();
     if removed.is_ok() {
         note.done();
@@ -76,6 +83,7 @@ fn spawn_and_watch(
     plan: &Plan,
     layout: &Layout,
     limits: &Limits,
+    protection: Option<&mut Protection>,
 ) -> Result<Outcome, Error> {
     let signals = Signals::block().map_err(Error::Signals)?;
     let limit = plan.limits.output.map(|size| size.bytes());
@@ -95,9 +103,43 @@ fn spawn_and_watch(
         stdio: held,
         limits,
         timeout: plan.limits.timeout.map(|time| time.to_std()),
-        guards: Vec::new(),
+        guards: protection
+            .into_iter()
+            .map(|guard| guard as &mut dyn Guard)
+            .collect(),
     };
     supervise::run(jail, watch)
+}
+
+/// Finds the names in the workspace that must be kept from the command, watches where
+/// they could appear, and grants what git needs outside.
+fn protection(
+    plan: &mut Plan,
+    state: &State,
+    report: &mut Report,
+) -> Result<Option<Protection>, Error> {
+    let sandbox = state.sandbox(plan.workspace.path.as_path());
+    let records = record::folder(state.path());
+    report.kept_away(protect::Report::of(record::sweep(
+        &records,
+        &plan.filesystem.protect.names,
+    )));
+    let Some(mut protection) = Protection::prepare(plan, &sandbox, report.id()) else {
+        return Ok(None);
+    };
+    for note in protection.notes() {
+        report.note(note);
+    }
+    for folder in protection.grants() {
+        plan.filesystem.grants.push(Grant {
+            source: folder.as_path().into(),
+            dest: folder.as_path().into(),
+            access: Access::Rw,
+            missing: Missing::Skip,
+        });
+    }
+    protection.start(&records, &sandbox)?;
+    Ok(Some(protection))
 }
 
 fn host(account: Account, plan: &Plan) -> Result<Host, Error> {

@@ -53,7 +53,16 @@ pub trait Guard {
     fn waits_for(&self) -> Option<(BorrowedFd<'_>, PollFlags)>;
 
     /// It is ready.
-    fn notice(&mut self, jail: &Jail);
+    fn notice(&mut self, jail: &Jail) -> Notice;
+}
+
+/// What follows from what a guard has seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notice {
+    /// The run goes on.
+    GoOn,
+    /// The jail must end at once: a promise cannot be kept any more.
+    End,
 }
 
 /// Lets the jail go and sees it through to its end.
@@ -242,8 +251,12 @@ impl Supervisor<'_> {
             Event::Tap(index) => self.on_output(index),
             Event::Terminal(side) => self.on_terminal(side),
             Event::Guard(index) => {
-                if let Some(guard) = self.watch.guards.get_mut(index) {
-                    guard.notice(&self.jail);
+                let notice = match self.watch.guards.get_mut(index) {
+                    Some(guard) => guard.notice(&self.jail),
+                    None => Notice::GoOn,
+                };
+                if notice == Notice::End {
+                    self.kill(Cause::Guard);
                 }
             }
         }

@@ -22,7 +22,9 @@ use crate::error::Error;
 use crate::exec::Program;
 use crate::landlock::Rules;
 use crate::limits::rlimits::Rlimits;
+use crate::protect::Hold;
 use crate::sys::file::FileId;
+use crate::sys::mount::READ_ONLY;
 use tree::Tree;
 
 /// Everything the child needs, prepared.
@@ -133,6 +135,9 @@ pub enum What {
     /// The folder of the new root that is already there, so that it stays writable when
     /// the root becomes read-only; or a part of `/proc`, so that it becomes so itself.
     Itself,
+    /// What is there, with everything mounted below it: a protected name, a folder on the
+    /// way to one. Mounted last.
+    Held,
     /// An unreadable file.
     MaskFile,
     /// An unreadable folder.
@@ -171,7 +176,15 @@ pub struct Host {
 }
 
 /// Makes a plan concrete on this machine.
-pub fn prepare(plan: &Plan, host: &Host, limits: Rlimits) -> Result<Layout, Error> {
+///
+/// `held` are paths below writable folders, in the order in which they are mounted on
+/// themselves: protected names and the ways to them.
+pub fn prepare(
+    plan: &Plan,
+    host: &Host,
+    limits: Rlimits,
+    held: &[(PathBuf, Hold)],
+) -> Result<Layout, Error> {
     let network = match plan.network.mode {
         NetworkMode::None => NetworkSpace::Own,
         NetworkMode::Host => NetworkSpace::Host,
@@ -189,12 +202,27 @@ pub fn prepare(plan: &Plan, host: &Host, limits: Rlimits) -> Result<Layout, Erro
     let working_folder = working_folder(&tree, cwd)?;
     let program = program::resolve(&tree, &plan.command, cwd)?;
     let rules = rules::draw(&tree, &plan.home, network)?;
+    let holds = held
+        .iter()
+        .map(|(path, hold)| {
+            Ok(Mount {
+                what: What::Held,
+                dest: tree::relative(path)?,
+                attributes: match hold {
+                    Hold::Pin => 0,
+                    Hold::ReadOnly => READ_ONLY,
+                },
+            })
+        })
+        .collect::<Result<Vec<_>, Error>>()?;
     let size = plan.limits.tmp.map_or(USUAL_TMP, |size| size.bytes());
+    let mut root = tree.finish(number(size), number((size / 4096).clamp(4096, 1 << 20)))?;
+    root.mounts.extend(holds);
     Ok(Layout {
         network,
         uid_map: format!("{0} {0} 1\n", host.uid).into_bytes(),
         gid_map: format!("{0} {0} 1\n", host.gid).into_bytes(),
-        root: tree.finish(number(size), number((size / 4096).clamp(4096, 1 << 20)))?,
+        root,
         host_name: CString::new(HOST_NAME).map_err(|_| Error::NulByte)?,
         working_folder,
         limits,

@@ -393,7 +393,7 @@ pub fn c_string(path: &Path) -> Result<CString, Error> {
 }
 
 /// The path as the child wants it: relative to the new root.
-fn relative(path: &Path) -> Result<CString, Error> {
+pub fn relative(path: &Path) -> Result<CString, Error> {
     let relative = path.strip_prefix("/").unwrap_or(path);
     c_string(relative)
 }

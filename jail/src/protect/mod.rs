@@ -29,6 +29,7 @@ pub mod scan;
 pub mod watch;
 
 use std::collections::HashSet;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
@@ -36,8 +37,9 @@ use nix::errno::Errno;
 use nix::poll::PollFlags;
 use sjail_policy::plan::{Access, Plan};
 
+use crate::result::RunId;
 use crate::spawn::Jail;
-use crate::supervise;
+use crate::supervise::{self, Notice};
 use crate::sys::directory::Kind;
 use crate::sys::pidfd;
 use finding::Finding;
@@ -87,6 +89,27 @@ pub struct Report {
     pub ended: Option<String>,
 }
 
+impl Report {
+    /// These findings, of a run that was not ended here.
+    pub fn of(findings: Vec<Finding>) -> Report {
+        Report {
+            findings,
+            ended: None,
+        }
+    }
+}
+
+/// Why protecting cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The folders cannot be watched.
+    #[error("watching the workspace for protected names failed: {}", .0.desc())]
+    Watch(Errno),
+    /// The record cannot be written.
+    #[error("writing the record of protected names failed: {0}; is XDG_RUNTIME_DIR yours?")]
+    Record(io::Error),
+}
+
 /// How a path is mounted on itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
@@ -99,7 +122,7 @@ pub enum Hold {
 impl Protection {
     /// Looks for protected names. `None` when the jail cannot write the workspace anyway,
     /// or nothing is to be protected.
-    pub fn prepare(plan: &Plan, sandbox: &Path, run: &str) -> Option<Protection> {
+    pub fn prepare(plan: &Plan, sandbox: &Path, run: &RunId) -> Option<Protection> {
         let protect = &plan.filesystem.protect;
         if plan.workspace.access != Access::Rw || protect.names.is_empty() {
             return None;
@@ -121,7 +144,7 @@ impl Protection {
         let tops = start.tops.clone();
         let seen = start.children.iter().cloned().collect();
         Some(Protection {
-            quarantine: Quarantine::new(sandbox, run),
+            quarantine: Quarantine::new(sandbox, run.as_str()),
             search,
             held,
             configs,
@@ -166,20 +189,22 @@ impl Protection {
 
     /// What the jail's set-up mounts on itself, in this order. Paths are the same inside
     /// and outside.
-    pub fn holds(&self) -> impl Iterator<Item = (&Path, Hold)> {
-        self.held.iter().map(|sighting| {
-            let hold = match sighting.role {
-                Role::Way => Hold::Pin,
-                _ => Hold::ReadOnly,
-            };
-            (sighting.path.as_path(), hold)
-        })
+    pub fn holds(&self) -> Vec<(PathBuf, Hold)> {
+        let hold = |sighting: &Sighting| match sighting.role {
+            Role::Way => Hold::Pin,
+            _ => Hold::ReadOnly,
+        };
+        self.held
+            .iter()
+            .map(|sighting| (sighting.path.clone(), hold(sighting)))
+            .collect()
     }
 
     /// Starts watching; to be called before the command runs.
-    pub fn start(&mut self, record: Option<Record>) -> Result<(), Errno> {
-        self.watch = Some(Watch::start(&self.start.places)?);
-        self.record = record;
+    pub fn start(&mut self, records: &Path, sandbox: &Path) -> Result<(), Error> {
+        self.watch = Some(Watch::start(&self.start.places).map_err(Error::Watch)?);
+        let record = Record::write(records, self, sandbox).map_err(Error::Record)?;
+        self.record = Some(record);
         Ok(())
     }
 
@@ -410,8 +435,10 @@ impl Protection {
                 )
         };
         match (sighting.role, known) {
-            (Role::Way | Role::ForeignWorktree, true) | (Role::GitConfig, _) => Fate::Close,
-            (Role::Way | Role::ForeignWorktree, false) => Fate::Leave,
+            (Role::Way | Role::Target | Role::ForeignWorktree, true) | (Role::GitConfig, _) => {
+                Fate::Close
+            }
+            (Role::Way | Role::Target | Role::ForeignWorktree, false) => Fate::Leave,
             (Role::GitHooks, _) if sighting.kind == Kind::Folder => Fate::Close,
             (Role::Pointer, true) if sound_pointer() => Fate::Close,
             (Role::Pointer, false) if sound_pointer() => Fate::Leave,
@@ -611,9 +638,13 @@ impl supervise::Guard for Protection {
             .map(|watch| (watch.as_fd(), PollFlags::POLLIN))
     }
 
-    fn notice(&mut self, jail: &Jail) {
-        if self.watch.as_ref().is_some_and(Watch::happened) {
+    fn notice(&mut self, jail: &Jail) -> Notice {
+        if self.ended.is_none() && self.watch.as_ref().is_some_and(Watch::happened) {
             self.look(Some(jail));
+        }
+        match self.ended {
+            None => Notice::GoOn,
+            Some(_) => Notice::End,
         }
     }
 }

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
@@ -36,6 +36,22 @@ struct Text {
     run: String,
     depth: u8,
     known: Vec<ByteString>,
+}
+
+/// Where records lie: in the user's runtime folder, or else among the kept records.
+pub fn folder(state: &Path) -> PathBuf {
+    let private = |path: &PathBuf| {
+        fs::symlink_metadata(path).is_ok_and(|folder| {
+            folder.is_dir()
+                && folder.uid() == nix::unistd::geteuid().as_raw()
+                && folder.mode() & 0o077 == 0
+        })
+    };
+    std::env::var_os("XDG_RUNTIME_DIR")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute() && private(path))
+        .map(|path| path.join("sjail/protect"))
+        .unwrap_or_else(|| state.join("protect"))
 }
 
 impl Record {

@@ -95,7 +95,9 @@ pub enum Role {
     Pointer,
     /// What git keeps of a working tree that is not in the workspace: nothing changes.
     ForeignWorktree,
-    /// A folder or link on the way to one of the others.
+    /// What a protected name leads to that was a link at the start.
+    Target,
+    /// A folder on the way to one of the others.
     Way,
 }
 
@@ -504,7 +506,7 @@ impl<'a> Look<'a> {
             && target.starts_with(&self.search.workspace)
             && target != self.search.workspace
         {
-            self.see(&target, role);
+            self.see(&target, Role::Target);
         }
     }
 
@@ -637,7 +639,7 @@ impl Inventory {
     /// a folder that the command has made are nobody's settings yet.
     pub fn repositories_only(mut self) -> Inventory {
         self.sightings
-            .retain(|sighting| !matches!(sighting.role, Role::Plain | Role::Way));
+            .retain(|sighting| !matches!(sighting.role, Role::Plain | Role::Target | Role::Way));
         self
     }
 
@@ -867,7 +869,7 @@ mod tests {
         found.sort();
         assert_eq!(
             found,
-            ["Plain .envrc", "Plain .vscode", "Plain dot/vs", "Way dot"]
+            ["Plain .envrc", "Plain .vscode", "Target dot/vs", "Way dot"]
         );
     }
 

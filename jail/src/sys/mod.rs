@@ -6,13 +6,16 @@
 
 pub mod capability;
 pub mod clone;
+pub mod directory;
 pub mod file;
 pub mod landlock;
 pub mod mount;
+pub mod namespace;
 pub mod net;
 pub mod pidfd;
 pub mod process;
 pub mod random;
 pub mod signal;
 pub mod socket;
+pub mod statx;
 pub mod tty;
