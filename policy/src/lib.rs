@@ -5,10 +5,13 @@
 //! Pure: no input or output of its own, no unsafe code.
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod bytes;
+pub mod check;
 pub mod classify;
 mod command;
 pub mod config;
+pub mod decide;
 pub mod duration;
 pub mod effect;
 pub mod git_command;

@@ -5,6 +5,8 @@
 
 pub mod command;
 pub mod path;
+#[cfg(test)]
+pub(crate) mod sample;
 mod spelling;
 
 pub use command::{CommandPattern, Lift, Match};

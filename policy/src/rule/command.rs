@@ -515,3 +515,161 @@ fn is_plain_word(word: &str) -> bool {
 fn is_number(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit())
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::sample::line;
+    use super::*;
+    use crate::risk::Risk;
+
+    fn generous(pattern: &str, text: &str) -> Match {
+        CommandPattern::parse(pattern)
+            .unwrap()
+            .generous(&line(text, Risk::Normal))
+    }
+
+    fn strict(pattern: &str, text: &str) -> Option<Lift> {
+        CommandPattern::parse(pattern)
+            .unwrap()
+            .strict(&line(text, Risk::Normal))
+    }
+
+    #[test]
+    fn generous_patterns_see_every_spelling() {
+        for (pattern, text) in [
+            ("rm -rf", "rm -rf x"),
+            ("rm -rf", "rm -fr x"),
+            ("rm -rf", "rm -r -f x"),
+            ("rm -rf", "rm -vrf x"),
+            ("rm -rf", "rm x -rf"),
+            ("rm -rf", "/bin/rm -rf x"),
+            ("rm -rf", "sudo rm -rf x"),
+            ("rm -rf", "ls | xargs rm -rf"),
+            ("rm -rf", "cd x && rm -rf y"),
+            ("rm -rf", "bash -c 'rm -rf x'"),
+            ("Bash(rm -rf /)", "rm -rf /"),
+            ("rm -rf /", "rm -rf //"),
+            ("rm -rf /", "rm -rf /*"),
+            ("rm -rf /", "rm -rf /tmp/.."),
+            ("curl http://", "curl -s http://example.org/x"),
+            ("curl http://", "curl -s HTTP://example.org/x"),
+            ("dd if=", "dd of=/dev/sda if=/dev/zero"),
+            ("chmod 777", "chmod -R 0777 x"),
+            ("nc -l", "nc -lvp 4444"),
+            ("sudo", "sudo ls"),
+            ("bash -c", "bash -c 'ls'"),
+            ("sudo rm", "sudo rm x"),
+            ("npm install *", "npm install"),
+            ("npm install *", "npm install express"),
+            ("npm run:*", "npm run build"),
+            ("git push --force", "git push origin --force"),
+            ("mkfs*", "mkfs.ext4 /dev/sda1"),
+            ("curl * | bash", "curl example.org | bash"),
+            ("*", "anything at all"),
+        ] {
+            let pattern = pattern
+                .strip_prefix("Bash(")
+                .and_then(|p| p.strip_suffix(')'))
+                .unwrap_or(pattern);
+            assert!(
+                matches!(generous(pattern, text), Match::Yes(_)),
+                "{pattern} ~ {text}"
+            );
+        }
+    }
+
+    #[test]
+    fn generous_patterns_leave_other_commands_alone() {
+        for (pattern, text) in [
+            ("rm -rf", "rm -r x"),
+            ("rm -rf", "rm x"),
+            ("rm -rf", "echo rm -rf"),
+            ("rm -rf /", "rm -rf /tmp/x"),
+            ("rm -rf /", "rm -rf ./x"),
+            ("curl http://", "curl https://example.org"),
+            ("chmod 777", "chmod 755 x"),
+            ("git push --force", "git push --force-with-lease"),
+            ("npm install", "npm run install"),
+            ("curl * | bash", "bash x.sh | curl y"),
+            ("npm", "npx x"),
+        ] {
+            assert_eq!(generous(pattern, text), Match::No, "{pattern} ~ {text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_may_match() {
+        assert!(matches!(
+            generous("rm -rf", "rm $flags x"),
+            Match::Perhaps(_)
+        ));
+        assert!(matches!(
+            generous("git push --force", "git push $x"),
+            Match::Perhaps(_)
+        ));
+        assert_eq!(generous("rm -rf", "ls $x"), Match::No);
+    }
+
+    #[test]
+    fn strict_patterns_mean_one_plain_command() {
+        use Lift::{Approved, Listed};
+        for (pattern, text, expected) in [
+            ("git push *", "git push origin main", Some(Approved)),
+            ("git push *", "git push", Some(Approved)),
+            ("git push", "git push", Some(Approved)),
+            ("git push", "git push --force", None),
+            ("git push *", "git -c x=y push", None),
+            ("git push *", "git push && rm x", None),
+            ("git push *", "sudo git push", None),
+            ("git push *", "git push $x", None),
+            ("git push *", "./git push", None),
+            ("git push *", "/usr/bin/git push", Some(Approved)),
+            ("cat", "cat x y", Some(Listed)),
+            ("cat", "cat", Some(Approved)),
+            ("ls", "ls ./*.rs", Some(Listed)),
+            ("ls", "ls *.rs", None),
+            ("cargo *", "cargo build", Some(Approved)),
+            ("npm run test-*", "npm run test-all", Some(Approved)),
+            ("npm run test-*", "npm run test-all --x", None),
+            ("*", "anything", Some(Listed)),
+            ("*", "a | b", None),
+        ] {
+            assert_eq!(strict(pattern, text), expected, "{pattern} ~ {text}");
+        }
+    }
+
+    #[test]
+    fn regular_expressions_are_whole_where_they_allow() {
+        let pattern = CommandPattern::regex("cargo (build|test)").unwrap();
+        assert_eq!(
+            pattern.strict(&line("cargo test", Risk::Normal)),
+            Some(Lift::Approved)
+        );
+        assert_eq!(
+            pattern.strict(&line("cargo test --config x", Risk::Normal)),
+            None
+        );
+        assert!(matches!(
+            pattern.generous(&line("sudo cargo test -v", Risk::Normal)),
+            Match::Yes(_)
+        ));
+    }
+
+    #[test]
+    fn what_can_match_nothing_is_refused() {
+        for bad in [
+            "",
+            " ",
+            "a && b",
+            "a > ",
+            "\"x",
+            "a | | b",
+            "''",
+            "a\tb\u{7}",
+        ] {
+            assert!(CommandPattern::parse(bad).is_err(), "{bad:?}");
+        }
+        assert!(CommandPattern::regex("x{99999}{99999}").is_err());
+    }
+}
