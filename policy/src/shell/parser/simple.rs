@@ -1,6 +1,7 @@
 //! Simple commands: assignments, words, redirections; and functions spelled `name()`.
 
 use super::Parser;
+use super::cursor::Checkpoint;
 use super::reserved::ends_word;
 use super::text::Mode;
 use crate::shell::ast::{Command, CommandKind, Reason, Simple};
@@ -73,14 +74,10 @@ impl Parser<'_> {
         let mut subscript = None;
         if !name.is_empty() && self.eat(b'[') {
             let word = self.subscript();
-            if self.eat(b']') {
-                subscript = Some(word);
-            } else {
-                // Not an assignment after all: a word with a glob in it, or a quote
-                // that never ends, which will be met again.
-                self.restore(checkpoint);
-                return None;
+            if !self.eat(b']') {
+                return self.not_subscript(checkpoint);
             }
+            subscript = Some(word);
         }
         let mode = if name.is_empty() {
             None
@@ -92,9 +89,14 @@ impl Parser<'_> {
             None
         };
         let Some(mode) = mode else {
-            self.restore(checkpoint);
-            return None;
+            if let Some(word) = &subscript {
+                self.check_subscript(word, b" \t\n;&|<>");
+            }
+            return self.not_subscript(checkpoint);
         };
+        if let Some(word) = &subscript {
+            self.check_subscript(word, b"\n;&|<>");
+        }
         let value = self.assigned();
         Some(Assignment {
             name,
@@ -103,6 +105,38 @@ impl Parser<'_> {
             value,
             span: self.span(start),
         })
+    }
+
+    /// What looked like a subscript is part of a word after all, or never ends; a doubt
+    /// about it stays one.
+    fn not_subscript<T>(&mut self, checkpoint: Checkpoint) -> Option<T> {
+        match &self.failure {
+            None => self.restore(checkpoint),
+            Some(failure) if matches!(failure.reason, Reason::Unterminated(_)) => {
+                self.restore(checkpoint);
+            }
+            Some(_) => {}
+        }
+        None
+    }
+
+    /// bash reads a subscript to its end whatever is in it; other shells end the word,
+    /// or the command, or begin a comment.
+    fn check_subscript(&mut self, word: &Word, doubtful: &[u8]) {
+        let mut before = b' ';
+        for part in &word.parts {
+            let PartKind::Plain(text) = &part.kind else {
+                before = b'x';
+                continue;
+            };
+            for &byte in text {
+                let comment = byte == b'#' && matches!(before, b' ' | b'\t');
+                if comment || doubtful.contains(&byte) {
+                    return self.fail(Reason::Ambiguous("a subscript"));
+                }
+                before = byte;
+            }
+        }
     }
 
     /// What stands behind `=`.
@@ -150,15 +184,16 @@ impl Parser<'_> {
         let checkpoint = self.checkpoint();
         if self.eat(b'[') {
             let key = self.subscript();
-            if self.eat(b']') && (self.eat(b'=') || self.eat_all(b"+=")) {
-                let value = self.word(Mode::Value);
-                return Element {
-                    key: Some(key),
-                    value,
-                };
+            if self.eat(b']') {
+                if self.eat(b'=') || self.eat_all(b"+=") {
+                    let value = self.word(Mode::Value);
+                    let key = Some(key);
+                    return Element { key, value };
+                }
+                self.check_subscript(&key, b" \t\n;&|<>");
             }
+            self.not_subscript::<Element>(checkpoint);
         }
-        self.restore(checkpoint);
         Element {
             key: None,
             value: self.word(Mode::Word),

@@ -1,0 +1,2 @@
+//! The parser against real bash.
+mod survey;

@@ -1,0 +1,208 @@
+//! Soundness of the shell parser, measured: real bash runs each snippet of a corpus in a
+//! root full of stubs (an oracle script does that, once; its answers are kept), and every
+//! program that bash started, every file it opened for writing, must be one that the
+//! parser and its constant folding saw, or the parser must have admitted a gap.
+//!
+//! ```text
+//! soundness --corpora DIR --oracle SCRIPT --cache DIR [--verbose] [NAME…]
+//! ```
+//! `SJAIL_CORPORA` stands in for `--corpora`; without either there is nothing to do, and
+//! it says so. NAME selects corpora by the beginning of their file names.
+
+#[path = "../../policy/tests/survey/mod.rs"]
+mod survey;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use serde::Deserialize;
+
+/// What the oracle reports of a snippet.
+#[derive(Deserialize)]
+struct Row {
+    id: String,
+    cmd: String,
+    entered: bool,
+    all: Vec<String>,
+    writes: Vec<String>,
+}
+
+#[derive(Default)]
+struct Options {
+    corpora: Option<PathBuf>,
+    oracle: Option<PathBuf>,
+    cache: Option<PathBuf>,
+    verbose: bool,
+    names: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    let options = options();
+    let Some(corpora) = options.corpora.clone() else {
+        println!("soundness: no corpora here (SJAIL_CORPORA is not set); nothing was compared");
+        return ExitCode::SUCCESS;
+    };
+    let mut misses = 0;
+    let files = match corpus_files(&corpora, &options.names) {
+        Ok(files) => files,
+        Err(error) => {
+            eprintln!("soundness: listing {}: {error}", corpora.display());
+            return ExitCode::FAILURE;
+        }
+    };
+    println!(
+        "{:34} {:>6} {:>7} {:>7} {:>7}",
+        "corpus", "rows", "opaque", "misses", "writes"
+    );
+    for file in files {
+        match answers(&file, &options) {
+            Ok(answers) => misses += compare(&file, &answers, &options),
+            Err(why) => println!("{:34} {why}", stem(&file)),
+        }
+    }
+    match misses {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+fn options() -> Options {
+    let mut options = Options {
+        corpora: std::env::var_os("SJAIL_CORPORA").map(PathBuf::from),
+        ..Options::default()
+    };
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--corpora" => options.corpora = arguments.next().map(PathBuf::from),
+            "--oracle" => options.oracle = arguments.next().map(PathBuf::from),
+            "--cache" => options.cache = arguments.next().map(PathBuf::from),
+            "--verbose" => options.verbose = true,
+            _ => options.names.push(argument),
+        }
+    }
+    options
+}
+
+fn corpus_files(corpora: &Path, names: &[String]) -> std::io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(corpora)? {
+        let path = entry?.path();
+        let chosen = names.is_empty() || names.iter().any(|name| stem(&path).starts_with(name));
+        if chosen && path.extension().is_some_and(|e| e == "jsonl") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn stem(path: &Path) -> String {
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    name.trim_end_matches("-dev").to_string()
+}
+
+/// The oracle's answers for a corpus: kept ones, or fresh ones.
+fn answers(file: &Path, options: &Options) -> Result<Vec<Row>, String> {
+    let cache = options.cache.as_deref().ok_or("no --cache")?;
+    let kept = cache.join(format!("{}.jsonl", stem(file)));
+    if !kept.exists() {
+        let oracle = options
+            .oracle
+            .as_deref()
+            .ok_or("no answers kept, and no --oracle")?;
+        ask(oracle, cache, file, &kept)?;
+    }
+    let text = std::fs::read_to_string(&kept).map_err(|e| format!("reading answers: {e}"))?;
+    let rows: Result<Vec<Row>, _> = text.lines().map(serde_json::from_str).collect();
+    rows.map_err(|e| format!("the oracle's answers: {e}"))
+}
+
+fn ask(oracle: &Path, cache: &Path, file: &Path, kept: &Path) -> Result<(), String> {
+    let root = cache.join("root");
+    let run = |arguments: &[&std::ffi::OsStr]| {
+        let status = Command::new("python3").arg(oracle).args(arguments).status();
+        match status {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(format!("the oracle ended with {status}")),
+            Err(error) => Err(format!("starting the oracle: {error}")),
+        }
+    };
+    if !root.exists() {
+        run(&["setup".as_ref(), root.as_ref()])?;
+    }
+    let partial = kept.with_extension("partial");
+    run(&[
+        "batch".as_ref(),
+        root.as_ref(),
+        file.as_ref(),
+        partial.as_ref(),
+    ])?;
+    std::fs::rename(&partial, kept).map_err(|e| format!("keeping answers: {e}"))
+}
+
+fn compare(file: &Path, rows: &[Row], options: &Options) -> usize {
+    let (mut opaque, mut misses, mut writes, mut checked) = (0, 0, 0, 0);
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.entered) {
+        checked += 1;
+        let seen = survey::survey(row.cmd.as_bytes());
+        if !seen.gaps.is_empty() {
+            opaque += 1;
+            *reasons.entry(seen.gaps[0].clone()).or_default() += 1;
+            if options.verbose {
+                println!("OPAQUE {} {:?}: {:?}", row.id, seen.gaps[0], row.cmd);
+            }
+            continue;
+        }
+        let missed: Vec<&String> = row
+            .all
+            .iter()
+            .filter(|name| !seen.names.contains(survey::base(name.as_bytes())))
+            .collect();
+        if !missed.is_empty() && !seen.foreign {
+            misses += 1;
+            println!("MISS {} {missed:?}: {:?}", row.id, row.cmd);
+        }
+        let unseen: Vec<&String> = row
+            .writes
+            .iter()
+            .filter(|path| !excused(path, &seen))
+            .collect();
+        if !unseen.is_empty() && !seen.unknown_write {
+            writes += 1;
+            println!("WRITE {} {unseen:?}: {:?}", row.id, row.cmd);
+        }
+    }
+    println!(
+        "{:34} {checked:6} {opaque:7} {misses:7} {writes:7}",
+        stem(file)
+    );
+    if options.verbose {
+        for (reason, count) in reasons {
+            println!("    {count:5} {reason}");
+        }
+    }
+    misses + writes
+}
+
+/// A write that the script asked for, or that is the shell's or a program's own affair: a
+/// program may write what it was given as an argument.
+fn excused(path: &str, seen: &survey::Survey) -> bool {
+    let bytes = path.as_bytes();
+    let named = |known: &Vec<u8>| {
+        known == bytes || survey::base(known) == survey::base(bytes) || {
+            let text = String::from_utf8_lossy(known);
+            text.ends_with(path.trim_start_matches("./"))
+        }
+    };
+    path == "/dev/null"
+        || path.ends_with("/.history")
+        || path.starts_with("/dev/fd/")
+        || path.starts_with("/tmp/tac")
+        || seen.unknown_argument
+        || path.starts_with("/tmp/sh-thd")
+        || seen.writes.iter().any(named)
+        || seen.arguments.iter().any(named)
+}
