@@ -45,6 +45,13 @@ pub struct RunArgs {
     /// As root: run the command as this user
     #[arg(long, value_name = "NAME", help_heading = "Isolation")]
     pub user: Option<String>,
+    /// Decide here and now, without the broker; nothing is recorded
+    #[arg(long, help_heading = "Isolation")]
+    #[expect(
+        dead_code,
+        reason = "every decision is made here until there is a broker to ask"
+    )]
+    pub no_broker: bool,
     /// Go on when a layer of the jail cannot be had, and say what is missing
     #[arg(long, help_heading = "Isolation")]
     pub allow_degraded: bool,
