@@ -15,6 +15,7 @@ use nix::sys::time::{TimeVal, TimeValLike};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 
 use crate::channel::{FromJail, ToJail};
+use crate::cleanup;
 use crate::error::Error;
 use crate::limits::cgroup::Tally;
 use crate::limits::watchdog::{Excess, Watchdog};
@@ -72,6 +73,8 @@ pub fn run(jail: Jail, watch: Watch<'_>) -> Result<Outcome, Error> {
         return Err(Error::Group(error));
     }
     jail.go()?;
+    // Pid 1 is busy for a while yet: the time to look for what others have left.
+    cleanup::sweep();
     let mut supervisor = Supervisor {
         jail,
         watch,
@@ -107,6 +110,9 @@ fn end(jail: &Jail) {
 enum Phase {
     /// Pid 1 builds the jail.
     Building,
+    /// It is built and verified; pid 1 is about to start the command, or has, and takes
+    /// orders as soon as it has.
+    Ready,
     /// The command runs.
     Running,
     /// Pid 1 has closed the channel: it is about to end.
@@ -242,6 +248,9 @@ impl Supervisor<'_> {
     fn handle(&mut self, event: Event) -> Result<(), Error> {
         match event {
             Event::Signal => {
+                // A signal that the command provoked by its first words must not overtake
+                // the news that it has started.
+                self.hear_all()?;
                 while let Some(arrived) = self.watch.signals.next() {
                     self.on_signal(arrived);
                 }
@@ -263,6 +272,18 @@ impl Supervisor<'_> {
         Ok(())
     }
 
+    /// All messages that are there.
+    fn hear_all(&mut self) -> Result<(), Error> {
+        while self.phase < Phase::Ending {
+            let mut channel = [PollFd::new(self.jail.channel.as_fd(), PollFlags::POLLIN)];
+            if poll(&mut channel, PollTimeout::ZERO) != Ok(1) {
+                break;
+            }
+            self.hear()?;
+        }
+        Ok(())
+    }
+
     /// One message from pid 1.
     fn hear(&mut self) -> Result<(), Error> {
         let (message, descriptor) = match self.jail.channel.receive() {
@@ -276,6 +297,7 @@ impl Supervisor<'_> {
         match message {
             FromJail::Failed(failure) => self.failed = Some(failure),
             FromJail::Ready => {
+                self.phase = Phase::Ready;
                 if let (Some(terminal), Some(master)) = (&mut self.watch.stdio.terminal, descriptor)
                 {
                     terminal.connect(master).map_err(Error::Terminal)?;
@@ -313,13 +335,7 @@ impl Supervisor<'_> {
 
     /// Pid 1 has ended; the kernel has ended everything else in the jail before that.
     fn reap(&mut self) -> Result<(), Error> {
-        while self.phase < Phase::Ending {
-            let mut channel = [PollFd::new(self.jail.channel.as_fd(), PollFlags::POLLIN)];
-            if poll(&mut channel, PollTimeout::ZERO) != Ok(1) {
-                break;
-            }
-            self.hear()?;
-        }
+        self.hear_all()?;
         waitid(Id::PIDFd(self.jail.pidfd.as_fd()), WaitPidFlag::WEXITED).map_err(Error::Wait)?;
         self.phase = Phase::Dead;
         self.due = None;
@@ -375,12 +391,12 @@ impl Supervisor<'_> {
                 None => self.tell(ToJail::Signal(number)),
             },
             Signal::SIGCONT => self.resume(),
-            Signal::SIGTSTP if self.phase < Phase::Running => self.on_stop(number),
+            Signal::SIGTSTP if self.phase == Phase::Building => self.on_stop(number),
             // Ours alone: they never stop us (see signals.rs), and the command has a
             // terminal and pipes of its own.
             Signal::SIGTTIN | Signal::SIGTTOU | Signal::SIGPIPE => {}
             Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP | Signal::SIGQUIT
-                if self.phase != Phase::Running =>
+                if !matches!(self.phase, Phase::Ready | Phase::Running) =>
             {
                 self.give_up(number);
             }
@@ -394,7 +410,7 @@ impl Supervisor<'_> {
     /// A signal to end while there is no command to pass it to: the jail is still being
     /// built, or has ended and somebody does not take its last output.
     fn give_up(&mut self, signal: i32) {
-        if self.phase < Phase::Running {
+        if self.phase == Phase::Building {
             self.exited.get_or_insert(signal);
             let _ = pidfd::send_signal(self.jail.pidfd.as_fd(), libc::SIGKILL);
         }

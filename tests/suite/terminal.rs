@@ -316,10 +316,10 @@ fn nothing_is_lost_on_the_way_in(scene: &Scene) -> Verdict {
 }
 
 fn restored_after_each_way_to_end(scene: &Scene) -> Verdict {
-    let raw = "stty raw -echo; echo ready; head -c 1 > /dev/null; ";
+    let raw = "stty raw -echo; echo ready; ";
     for (options, script, signal) in [
-        (vec![], "exit 3", None),
-        (vec![], "kill -SEGV $$", None),
+        (vec![], "head -c 1 > /dev/null; exit 3", None),
+        (vec![], "head -c 1 > /dev/null; kill -SEGV $$", None),
         (vec!["--timeout", "2s"], "exec sleep 100", None),
         (vec![], "exec sleep 100", Some(Signal::SIGTERM)),
         (vec![], "exec sleep 100", Some(Signal::SIGHUP)),

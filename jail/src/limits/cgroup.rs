@@ -184,6 +184,15 @@ impl Group {
     }
 }
 
+impl Drop for Group {
+    /// A run that failed before it had a jail leaves no group either.
+    fn drop(&mut self) {
+        for path in self.paths() {
+            let _ = remove_folder(path);
+        }
+    }
+}
+
 impl Controller {
     /// As the unified hierarchy spells it.
     pub fn name(self) -> &'static str {

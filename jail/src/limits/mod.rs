@@ -321,8 +321,8 @@ impl Limits {
     }
 
     /// Removes the group; the jail has ended.
-    pub fn remove(self) -> Result<(), cgroup::Error> {
-        match self.group {
+    pub fn remove(mut self) -> Result<(), cgroup::Error> {
+        match self.group.take() {
             Some(group) => group.remove(),
             None => Ok(()),
         }
