@@ -56,6 +56,21 @@ impl Finding {
         }
     }
 
+    /// Something went to quarantine, and then for good.
+    pub fn deleted(self, why: &str) -> Finding {
+        Finding {
+            why: why.to_owned(),
+            quarantine: None,
+            restore: None,
+            ..self
+        }
+    }
+
+    /// Whether this is about a name that went to quarantine.
+    pub fn is_quarantined(&self, path: &Path) -> bool {
+        self.action == Action::Quarantined && self.path.as_path() == path
+    }
+
     /// A key was left out.
     pub fn key(config: &Path, left: &LeftOut, quarantine: Option<&str>) -> Finding {
         let folder = config.parent().unwrap_or(config);

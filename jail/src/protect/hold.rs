@@ -47,6 +47,31 @@ pub fn hold(jail: &Jail, sightings: &[&Sighting]) -> Result<Vec<u64>, Errno> {
         .collect())
 }
 
+/// Which of these are not mounted on themselves (any more), by their places in the list:
+/// a mount goes with the file it is on when that is deleted or replaced, and a new file
+/// may even have the old one's number.
+pub fn bare(jail: &Jail, sightings: &[Sighting]) -> Result<Vec<usize>, Errno> {
+    let paths: Vec<Option<CString>> = sightings.iter().map(|s| inside(&s.path)).collect();
+    let answer = namespace::inside(jail.userns.as_fd(), jail.mntns.as_fd(), || {
+        let root = openat2(None, c"/", libc::O_PATH | libc::O_DIRECTORY, 0, 0)?;
+        let flags = libc::O_PATH | libc::O_NOFOLLOW;
+        let mounted = |path: &Option<CString>| {
+            path.as_ref().is_some_and(|path| {
+                openat2(Some(root.as_fd()), path, flags, 0, BENEATH)
+                    .and_then(|file| statx::is_mount_root(file.as_fd()))
+                    .unwrap_or(false)
+            })
+        };
+        Ok(paths.iter().map(|path| u8::from(mounted(path))).collect())
+    })?;
+    Ok(answer
+        .iter()
+        .enumerate()
+        .filter(|(_, mounted)| **mounted == 0)
+        .map(|(index, _)| index)
+        .collect())
+}
+
 /// The path as the helper opens it: relative to the jail's root.
 fn inside(path: &Path) -> Option<CString> {
     let relative = path.strip_prefix("/").ok()?;

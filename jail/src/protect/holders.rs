@@ -30,8 +30,8 @@ const LOOKS: usize = 24;
 
 /// How long a process may keep what it opened in good faith, reading a file at the very
 /// moment it was replaced.
-const PATIENCE: usize = 40;
-const PAUSE: Duration = Duration::from_millis(5);
+const PATIENCE: usize = 10;
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// Looks until the jail surely holds none of these but by the mounts that were just made
 /// (or other read-only ones). When it does not let go: the sentence that says so.

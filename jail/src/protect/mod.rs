@@ -34,7 +34,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::poll::PollFlags;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use sjail_policy::plan::{Access, Plan};
 
 use crate::result::RunId;
@@ -288,6 +288,9 @@ impl Protection {
             .chain(self.made.iter().cloned())
             .filter(|path| !self.copied.contains(path))
             .collect();
+        if let Some(jail) = jail {
+            self.drop_bare(jail);
+        }
         let since = std::mem::replace(&mut self.looked, Moment::now());
         let mut now = self.search.again(&self.tops, &git_dirs, &self.copied);
         let mut new: Vec<PathBuf> = now.children.clone();
@@ -303,6 +306,28 @@ impl Protection {
             }
         }
         self.settle(now, jail);
+    }
+
+    /// Forgets what is no longer mounted, so that it counts as changed. The kernel says
+    /// when mounts of the jail have changed; only then somebody has to go in and look.
+    fn drop_bare(&mut self, jail: &Jail) {
+        let mut changed = [PollFd::new(jail.mountinfo.as_fd(), PollFlags::POLLPRI)];
+        if poll(&mut changed, PollTimeout::ZERO) == Ok(0) {
+            return;
+        }
+        match hold::bare(jail, &self.held) {
+            Ok(bare) => {
+                let mut index = 0;
+                self.held.retain(|_| {
+                    index += 1;
+                    !bare.contains(&(index - 1))
+                });
+            }
+            Err(errno) => {
+                let all = self.held.clone();
+                self.end_open(jail, &all, errno);
+            }
+        }
     }
 
     /// Searches a folder that is new for repositories, as deep as is left, and watches it.
@@ -553,7 +578,22 @@ impl Protection {
     }
 
     fn take(&mut self, path: &Path, why: &str) {
+        /// A command that makes the same name again and again fills no disk.
+        const KEPT: usize = 8;
+        let before = self
+            .findings
+            .iter()
+            .filter(|f| f.is_quarantined(path))
+            .count();
         match self.quarantine.take(path, why) {
+            Ok(item) if before >= KEPT => {
+                let _ = self.quarantine.discard(&item);
+                if before == KEPT {
+                    let again = "came again and again during the run; the later ones were deleted";
+                    self.findings
+                        .push(Finding::quarantined(&item).deleted(again));
+                }
+            }
             Ok(item) => self.findings.push(Finding::quarantined(&item)),
             // Gone by itself meanwhile.
             Err(_) if std::fs::symlink_metadata(path).is_err() => {}
@@ -582,6 +622,10 @@ impl Protection {
         if self.ended.is_none() {
             self.ended = Some(why.to_owned());
             let _ = pidfd::send_signal(jail.pidfd.as_fd(), libc::SIGKILL);
+            // What is judged afterwards must not be written any more: pid 1 is gone when
+            // every other process of the jail is.
+            let mut gone = [PollFd::new(jail.pidfd.as_fd(), PollFlags::POLLIN)];
+            let _ = poll(&mut gone, PollTimeout::from(10_000_u16));
         }
     }
 

@@ -128,6 +128,11 @@ impl Quarantine {
         Ok(item)
     }
 
+    /// Deletes what was just taken.
+    pub fn discard(&self, item: &Item) -> io::Result<()> {
+        fs::remove_dir_all(self.folder.join(&item.id))
+    }
+
     /// Keeps bytes that are about to be replaced, under the name of the file they were in.
     pub fn keep(&self, path: &Path, bytes: &[u8], why: &str) -> Result<Item, Error> {
         let scratch = self.folder.join(format!(".kept-{}", letters()));

@@ -150,6 +150,7 @@ impl Search {
             look.search(&folder, depth);
         }
         look.way_to_cwd();
+        look.watch_parents();
         look.inventory
     }
 
@@ -308,6 +309,24 @@ impl<'a> Look<'a> {
         for part in below.components().take(16) {
             at.push(part);
             self.top(&at, self.search.depth);
+        }
+    }
+
+    /// A name that is replaced is noticed by the folder it is in.
+    fn watch_parents(&mut self) {
+        let parents: Vec<PathBuf> = self
+            .inventory
+            .sightings
+            .iter()
+            .filter_map(|sighting| sighting.path.parent())
+            .filter(|parent| !self.inventory.places.iter().any(|p| p.path == *parent))
+            .map(Path::to_owned)
+            .collect();
+        for parent in parents {
+            let known = self.inventory.places.iter().any(|p| p.path == parent);
+            if !known && let Some(place) = self.search.place(&parent) {
+                self.inventory.places.push(place);
+            }
         }
     }
 

@@ -6,6 +6,24 @@ use nix::errno::Errno;
 
 /// The mount that an open file was reached through.
 pub fn mount_id(file: BorrowedFd<'_>) -> nix::Result<u64> {
+    let answer = statx(file)?;
+    if answer.stx_mask & libc::STATX_MNT_ID == 0 {
+        return Err(Errno::ENOSYS);
+    }
+    Ok(answer.stx_mnt_id)
+}
+
+/// Whether an open file is what a mount shows, not something below it.
+pub fn is_mount_root(file: BorrowedFd<'_>) -> nix::Result<bool> {
+    let root = libc::STATX_ATTR_MOUNT_ROOT as u64;
+    let answer = statx(file)?;
+    if answer.stx_attributes_mask & root == 0 {
+        return Err(Errno::ENOSYS);
+    }
+    Ok(answer.stx_attributes & root != 0)
+}
+
+fn statx(file: BorrowedFd<'_>) -> nix::Result<libc::statx> {
     // SAFETY: all-zero statx is valid.
     let mut answer: libc::statx = unsafe { std::mem::zeroed() };
     // SAFETY: the empty path names the descriptor itself; `answer` is writable and
@@ -19,9 +37,5 @@ pub fn mount_id(file: BorrowedFd<'_>) -> nix::Result<u64> {
             &raw mut answer,
         )
     };
-    Errno::result(done)?;
-    if answer.stx_mask & libc::STATX_MNT_ID == 0 {
-        return Err(Errno::ENOSYS);
-    }
-    Ok(answer.stx_mnt_id)
+    Errno::result(done).map(|_| answer)
 }
