@@ -12,7 +12,7 @@
 use regex::Regex;
 
 use super::RuleError;
-use super::spelling::Arguments;
+use super::spelling::{Arguments, known_start};
 use crate::classify::{Arg, Classification, RedirectKind, SimpleCommand};
 use crate::effect::{Place, Span};
 use crate::plan::name_matches;
@@ -344,7 +344,7 @@ fn find_word(wanted: &str, given: &Arguments<'_>, from: &mut usize, anchored: bo
         let fits = if arg.exact || arg.glob {
             word_fits(wanted, &arg.text, arg.glob)
         } else {
-            Found::Perhaps
+            unknown_fits(wanted, &arg.text)
         };
         if fits == Found::Yes {
             *from = (*from).max(place + 1);
@@ -362,10 +362,21 @@ fn find_word(wanted: &str, given: &Arguments<'_>, from: &mut usize, anchored: bo
     {
         return Found::Yes;
     }
-    if given.unsure {
-        best.max(Found::Perhaps)
-    } else {
-        best
+    best
+}
+
+/// Whether an argument that is only partly known can be what a word of a pattern means.
+fn unknown_fits(wanted: &str, text: &str) -> Found {
+    let start = known_start(text);
+    if word_fits(wanted, start, false) == Found::Yes
+        && (wanted.ends_with('=') || wanted.ends_with("://"))
+    {
+        return Found::Yes;
+    }
+    let wanted = wanted.split('*').next().unwrap_or_default();
+    match wanted.starts_with(start) || start.starts_with(wanted) {
+        true => Found::Perhaps,
+        false => Found::No,
     }
 }
 

@@ -44,7 +44,7 @@ impl<'a> Arguments<'a> {
         let style = spec.map_or(Style::Gnu, |spec| spec.style);
         let mut rest = args.iter();
         while let Some(arg) = rest.next() {
-            read.unsure |= !arg.exact;
+            read.unsure |= may_be_option(arg);
             let text = arg.text.as_str();
             if text == "--" {
                 read.positionals.extend(rest.by_ref());
@@ -66,7 +66,6 @@ impl<'a> Arguments<'a> {
             if read.take_option(text, &specs, style) == Takes::Required {
                 let value = rest.next();
                 if let (Some(given), Some(value)) = (read.options.last_mut(), value) {
-                    read.unsure |= !value.exact;
                     given.value = Some(Value::Next(value));
                 }
             }
@@ -184,6 +183,20 @@ impl<'a> Arguments<'a> {
             None => None,
         })
     }
+}
+
+/// Whether an argument that is not fully known may turn out to be an option: one whose first
+/// character is unknown, or a dash.
+fn may_be_option(arg: &Arg) -> bool {
+    !arg.exact && matches!(known_start(&arg.text), "" | "-" | "--")
+}
+
+/// The part of an argument before anything that is only known when the command runs.
+pub(super) fn known_start(text: &str) -> &str {
+    let end = text
+        .find(['$', '`', '*', '?', '[', '{', '~'])
+        .unwrap_or(text.len());
+    text.get(..end).unwrap_or_default()
 }
 
 fn subcommand(spec: Option<&'static Spec>, word: &str) -> Option<&'static Spec> {
