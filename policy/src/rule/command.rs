@@ -146,6 +146,11 @@ impl CommandPattern {
         matches!(self.kind, Kind::Everything)
     }
 
+    /// Whether it is a regular expression.
+    pub fn is_regex(&self) -> bool {
+        matches!(self.kind, Kind::Regex(_))
+    }
+
     /// Why the pattern could never match strictly, if that can be told.
     pub fn never_strict(&self) -> Option<&'static str> {
         let Kind::Words(stages) = &self.kind else {
