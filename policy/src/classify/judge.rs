@@ -307,6 +307,13 @@ impl<'c> Judge<'c> {
         self.commands.len()
     }
 
+    /// The strictest risk of the commands from `first` on.
+    pub(crate) fn risk_since(&self, first: usize) -> Risk {
+        let commands = self.commands.get(first..).unwrap_or_default();
+        let risk = commands.iter().map(|command| command.risk).max();
+        risk.unwrap_or(Risk::Safe)
+    }
+
     /// A pipeline that ties a shell to a connection, in either direction.
     pub(crate) fn shell_and_connection(&mut self, first: usize) {
         let of = |mark: Mark| {

@@ -89,7 +89,8 @@ impl Look<'_, '_> {
                 continue;
             }
             for pattern in code.text {
-                if !text.contains(pattern) {
+                let mut found = text.match_indices(pattern);
+                if !found.any(|(at, _)| !continues_a_word(text, at, pattern)) {
                     continue;
                 }
                 if !seen.contains(&code.means) {
@@ -152,7 +153,11 @@ impl Look<'_, '_> {
     fn line_has(&self, line: &str, means: Means) -> bool {
         CODE.iter()
             .filter(|code| code.means == means && self.speaks(code))
-            .any(|code| code.text.iter().any(|pattern| line.contains(pattern)))
+            .flat_map(|code| code.text)
+            .any(|pattern| {
+                line.match_indices(pattern)
+                    .any(|(at, _)| !continues_a_word(line, at, pattern))
+            })
     }
 
     /// Looks at each call of a kind and its literal arguments.

@@ -39,6 +39,11 @@ pub(crate) fn curl(act: &mut Act<'_, '_>) -> Flow {
     for address in &addresses {
         url::host(act, address);
     }
+    for flag in ["-T", "--post-file"] {
+        if let Some(file) = act.reading.value(flag).cloned() {
+            url::file_upload(act, &file);
+        }
+    }
     deletes(act, method.as_deref(), &addresses);
     let stdin = act.call.stdin.clone();
     if url::sends(act) && stdin.from.has(Sources::SECRET) {

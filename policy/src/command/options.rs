@@ -139,7 +139,9 @@ impl Reader<'_> {
             None => (word.text.as_str(), None),
         };
         let flag = self.exact(name).or_else(|| {
-            if INFORMATION.spellings.contains(&name) {
+            // Behind a sub-command `--version` may take a value and mean something else.
+            let asks = name == "--help" || (name == "--version" && self.specs.len() == 1);
+            if asks {
                 return Some(&INFORMATION);
             }
             // An abbreviation: of several candidates the gravest.

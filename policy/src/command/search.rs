@@ -170,9 +170,6 @@ pub(crate) fn find(act: &mut Act<'_, '_>) -> Flow {
             at = action(act, &args, at, text, &folders, selective);
         }
     }
-    for folder in &folders {
-        act.touch(Touch::Read, folder);
-    }
     Flow::of(Sources::PROGRAM)
 }
 

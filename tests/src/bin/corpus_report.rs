@@ -1,9 +1,10 @@
 //! How the classifier fares on commands that nobody of this project wrote.
 //!
-//! `corpus-report DIR [--list N] [--only SOURCE]`: reads every `*.jsonl` in DIR (rows with
+//! `corpus-report DIR [--list N] [--only SOURCE] [--level LEVEL]`: reads every `*.jsonl` in DIR (rows with
 //! `source`, `cmd`, `note`; gold rows also with `min_level` and `max_level`), classifies each
 //! command and prints, per source, how the levels are spread, where gold rows are missed or
-//! annoyed, and what the guards whose tests the rows come from expected.
+//! annoyed, and what the guards whose tests the rows come from expected. `--level` lists every
+//! row that got that level instead. `corpus-report --line 'COMMAND'` shows one answer in full.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -44,6 +45,8 @@ struct Options {
     folder: PathBuf,
     list: usize,
     only: Option<String>,
+    level: Option<Risk>,
+    line: Option<String>,
 }
 
 const LEVELS: [Risk; 4] = [Risk::Safe, Risk::Normal, Risk::Dangerous, Risk::Critical];
@@ -58,6 +61,11 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if let Some(line) = &options.line {
+        let verdict = classify(line.as_bytes(), &Context::default());
+        println!("{}", serde_json::to_string_pretty(&verdict).unwrap_or_default());
+        return ExitCode::SUCCESS;
+    }
     let files = match read(&options.folder) {
         Ok(files) => files,
         Err(problem) => {
@@ -77,6 +85,13 @@ fn main() -> ExitCode {
         }
         let rows = rows.into_iter().map(|row| judge(row, &context)).collect();
         judged.insert(name, rows);
+    }
+    if let Some(level) = options.level {
+        for (name, rows) in &judged {
+            let rows: Vec<&Judged> = rows.iter().filter(|one| one.risk == level).collect();
+            show(name, &rows, options.list);
+        }
+        return ExitCode::SUCCESS;
     }
     distribution(&judged);
     for (name, rows) in &judged {
@@ -105,6 +120,8 @@ fn options() -> Result<Options, String> {
         folder: PathBuf::new(),
         list: 10,
         only: None,
+        level: None,
+        line: None,
     };
     while let Some(arg) = args.next() {
         match arg.as_str() {
@@ -115,10 +132,16 @@ fn options() -> Result<Options, String> {
                     .map_err(|_| format!("`{value}` is no number"))?;
             }
             "--only" => options.only = Some(args.next().ok_or("--only needs a name")?),
+            "--line" => options.line = Some(args.next().ok_or("--line needs a command")?),
+            "--level" => {
+                let value = args.next().ok_or("--level needs a name")?;
+                let level = LEVELS.iter().find(|level| level.name() == value);
+                options.level = Some(*level.ok_or(format!("`{value}` is no level"))?);
+            }
             _ => options.folder = PathBuf::from(arg),
         }
     }
-    if options.folder.as_os_str().is_empty() {
+    if options.folder.as_os_str().is_empty() && options.line.is_none() {
         return Err("no folder given".to_owned());
     }
     Ok(options)
