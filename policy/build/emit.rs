@@ -162,6 +162,7 @@ fn subs(parent: &Spec, depth: usize) -> Result<String> {
         line(&mut out, &short(&parent.normal, "Risk::Normal", ""));
     }
     for (risk, table) in [
+        ("Risk::Normal", &parent.noted),
         ("Risk::Dangerous", &parent.dangerous),
         ("Risk::Critical", &parent.critical),
     ] {
@@ -173,10 +174,9 @@ fn subs(parent: &Spec, depth: usize) -> Result<String> {
 }
 
 fn short(names: &[String], risk: &str, says: &str) -> String {
-    let kind = if says.is_empty() {
-        "Kind::None"
-    } else {
-        "Kind::Discards"
+    let kind = match risk {
+        "Risk::Safe" | "Risk::Normal" => "Kind::None",
+        _ => "Kind::Discards",
     };
     format!(
         "Sub {{ names: &{names:?}, spec: Spec {{ risk: {risk}, kind: {kind}, says: {says:?}, unknown: Unknown::Harmless, ..Spec::PLAIN }} }},"

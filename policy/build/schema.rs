@@ -59,6 +59,8 @@ pub struct Spec {
     #[serde(default)]
     pub normal: Vec<String>,
     #[serde(default)]
+    pub noted: BTreeMap<String, String>,
+    #[serde(default)]
     pub dangerous: BTreeMap<String, String>,
     #[serde(default)]
     pub critical: BTreeMap<String, String>,

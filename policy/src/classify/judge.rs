@@ -150,6 +150,13 @@ impl<'c> Judge<'c> {
             .unwrap_or_else(|| Span::new(span.start as usize, span.end as usize))
     }
 
+    /// Whether some part of the source is no sentence of the shell's grammar.
+    pub(crate) fn could_not_read(&self) -> bool {
+        self.opaque
+            .iter()
+            .any(|opaque| opaque.why.starts_with("Cannot be read"))
+    }
+
     /// Something that cannot be known.
     pub(crate) fn opaque(&mut self, why: impl Into<String>, span: Span) {
         let why = why.into();
@@ -312,6 +319,17 @@ impl<'c> Judge<'c> {
         let commands = self.commands.get(first..).unwrap_or_default();
         let risk = commands.iter().map(|command| command.risk).max();
         risk.unwrap_or(Risk::Safe)
+    }
+
+    /// Judges something without adding it to the answer; only its risk comes back.
+    pub(crate) fn aside(&mut self, run: impl FnOnce(&mut Self)) -> Risk {
+        let (commands, opaque, marks) = (self.commands.len(), self.opaque.len(), self.marks.len());
+        run(self);
+        let risk = self.risk_since(commands);
+        self.commands.truncate(commands);
+        self.opaque.truncate(opaque);
+        self.marks.truncate(marks);
+        risk
     }
 
     /// A pipeline that ties a shell to a connection, in either direction.

@@ -13,6 +13,7 @@ pub(crate) mod given;
 pub(crate) mod harm;
 pub(crate) mod judge;
 pub(crate) mod place;
+mod raw;
 pub(crate) mod redirect;
 pub(crate) mod state;
 pub(crate) mod verdict;
@@ -39,6 +40,8 @@ pub fn classify(line: &[u8], context: &Context) -> Classification {
         };
         judge.script(&script, &mut state, &call);
         judge.uncalled_functions(&mut state, &call);
+        judge.hidden(line);
+        judge.unreadable(line);
         judge.finish()
     })
 }

@@ -134,11 +134,39 @@ impl Judge<'_> {
         io.redirects.push(Redirect { kind, target, span });
     }
 
+    /// Text in a file that runs by itself is judged as if it ran now.
+    pub(crate) fn runs_later(&mut self, path: &str, flow: &Flow, call: &Call) {
+        let given = Given::known(path, call.span);
+        let place = self.target(&given, &super::state::Cwd::Unknown).place;
+        let Some(text) = flow.text.as_deref().filter(|_| place == Place::Startup) else {
+            return;
+        };
+        let mut inner = call.with_args(Vec::new(), "start-up file");
+        inner.stdin = Flow::default();
+        for line in text.lines().take(64) {
+            // A schedule's line: five fields, perhaps a user, then the command.
+            let command = if path.contains("cron") {
+                line.splitn(6, char::is_whitespace).nth(5).unwrap_or(line)
+            } else {
+                line
+            };
+            let mut state = self.fresh_state();
+            self.text(command, &mut state, &inner, call.span);
+        }
+    }
+
     /// Hands a command's output to the file it goes to.
-    pub(crate) fn deliver(&mut self, flow: Flow, output: Option<String>, appends: bool) -> Flow {
+    pub(crate) fn deliver(
+        &mut self,
+        flow: Flow,
+        output: Option<String>,
+        appends: bool,
+        call: &Call,
+    ) -> Flow {
         let Some(path) = output else {
             return flow;
         };
+        self.runs_later(&path, &flow, call);
         if path != "/dev/null" {
             let flow = match self.traces.files.remove(&path) {
                 Some(before) if appends => before.and(&flow),

@@ -134,7 +134,7 @@ impl Judge<'_> {
                 Flow::of(Sources::UNKNOWN)
             }
         };
-        self.deliver(flow, io.output, io.appends)
+        self.deliver(flow, io.output, io.appends, around)
     }
 
     fn simple(&mut self, simple: &Simple, state: &mut State, mut call: Call) -> Flow {

@@ -3,7 +3,7 @@
 use super::knowledge::{Role, Spec};
 use super::options::{self, Reading};
 use crate::classify::draft::Draft;
-use crate::classify::flow::{Flow, Sources};
+use crate::classify::flow::Flow;
 use crate::classify::given::Given;
 use crate::classify::harm::{self, Touch};
 use crate::classify::judge::{Call, Judge};
@@ -209,17 +209,8 @@ impl<'a, 'c> Act<'a, 'c> {
     /// Remembers what the line wrote into a file.
     pub(crate) fn wrote(&mut self, file: &Given, flow: Flow) {
         if let Some(path) = self.target(file).resolved {
+            self.judge.runs_later(&path, &flow, self.call);
             self.judge.traces.files.insert(path, flow);
-        }
-    }
-
-    /// Remembers that a file's content is not what the line said.
-    pub(crate) fn forget_file(&mut self, file: &Given) {
-        if let Some(path) = self.target(file).resolved {
-            self.judge
-                .traces
-                .files
-                .insert(path, Flow::of(Sources::PROGRAM));
         }
     }
 }

@@ -15,6 +15,7 @@ mod run;
 mod script;
 mod search;
 mod service;
+mod unknown;
 mod url;
 mod verbs;
 mod wrapper;
@@ -30,7 +31,7 @@ use crate::effect::{Action, Place};
 use crate::risk::Risk;
 
 use act::Act;
-use knowledge::{Handler, Modifiers, Output, Role, Spec, Unknown};
+use knowledge::{Handler, Input, Modifiers, Output, Role, Spec, Unknown};
 
 pub(crate) use builtin::is_builtin;
 
@@ -48,7 +49,7 @@ pub(crate) fn judge(
     }
     let Some(spec) = spec else {
         draft.raise(Risk::Normal);
-        verbs::unknown_program(call, draft);
+        unknown::program(judge, state, call, draft);
         return Flow::of(Sources::PROGRAM);
     };
     let mut act = Act::new(judge, state, call, draft, spec);
@@ -115,13 +116,22 @@ pub(crate) fn describe(act: &mut Act<'_, '_>) -> Flow {
     describe_flags(act);
     let flow = describe_positionals(act);
     verbs::sub_command(act);
+    if let Input::Code(language) = act.spec.input
+        && act.sub.is_empty()
+        && act.reading.positionals.is_empty()
+        && !run::has_code(act)
+    {
+        return run::input(act, language);
+    }
     flow.unwrap_or_else(|| output(act))
 }
 
 /// The risk and effect of the bare command.
 pub(crate) fn describe_base(act: &mut Act<'_, '_>) {
     let spec = act.spec;
-    if !act.reading.modifiers.has(Modifiers::READS) {
+    if let Some(risk) = spec.bare.filter(|_| act.args.is_empty()) {
+        act.draft.raise(risk);
+    } else if !act.reading.modifiers.has(Modifiers::READS) {
         act.draft
             .kind(spec.kind, spec.risk, spec.says, act.call.span);
     }

@@ -118,7 +118,16 @@ impl Reader<'_> {
     }
 
     fn exact(&self, spelling: &str) -> Option<&'static Flag> {
-        self.flags().find(|flag| flag.spellings.contains(&spelling))
+        let own = self.specs.first().map_or(0, |spec| spec.flags.len());
+        self.flags()
+            .enumerate()
+            .find(|(place, flag)| {
+                // `docker -v` tells the version, `docker rm -v` does not.
+                let inherited = *place >= own;
+                flag.spellings.contains(&spelling)
+                    && !(inherited && flag.modifiers.has(Modifiers::INFO))
+            })
+            .map(|(_, flag)| flag)
     }
 
     fn operand(&mut self, word: &Given) -> bool {

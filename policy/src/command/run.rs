@@ -80,8 +80,16 @@ pub(crate) fn interpreter(act: &mut Act<'_, '_>) -> Flow {
     }
 }
 
+/// Whether the options already say what to run.
+pub(crate) fn has_code(act: &Act<'_, '_>) -> bool {
+    act.reading
+        .flags
+        .iter()
+        .any(|seen| matches!(seen.flag.role, Role::Code(_)) || seen.flag.spellings.contains(&"-m"))
+}
+
 /// An interpreter that runs what it reads on its standard input.
-fn input(act: &mut Act<'_, '_>, language: Language) -> Flow {
+pub(crate) fn input(act: &mut Act<'_, '_>, language: Language) -> Flow {
     let stdin = act.call.stdin.clone();
     let span = act.call.span;
     act.judge.mark(Mark::RunsInput);

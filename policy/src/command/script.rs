@@ -232,6 +232,13 @@ fn delimited(text: &str, mark: char) -> Option<&str> {
 /// Database clients: statements in arguments or on the input.
 pub(crate) fn sql(act: &mut Act<'_, '_>) -> Flow {
     describe(act);
+    let name = act.draft.program.name.clone();
+    if name.bytes().all(|b| b.is_ascii_uppercase()) {
+        let words: Vec<&str> = act.args.iter().map(|word| word.text.as_str()).collect();
+        let given = Given::known(format!("{name} {}", words.join(" ")), act.call.span);
+        statements(act.judge, act.state, act.call, act.draft, &given);
+        return output(act);
+    }
     if let Some(text) = act.call.stdin.text.clone() {
         let given = Given::known(text, act.call.span);
         statements(act.judge, act.state, act.call, act.draft, &given);

@@ -129,6 +129,12 @@ fn deceptive(text: &str, host: &str) -> Option<&'static str> {
     }
 }
 
+/// Latin letters beside Greek or Cyrillic ones in the same word.
+fn mixes_alphabets(word: &str) -> bool {
+    let other = |c: char| matches!(c, '\u{370}'..='\u{3ff}' | '\u{400}'..='\u{52f}');
+    word.chars().any(|c| c.is_ascii_alphabetic()) && word.chars().any(other)
+}
+
 /// Whether the command sends data rather than fetching it.
 pub(crate) fn sends(act: &Act<'_, '_>) -> bool {
     act.reading.modifiers.has(Modifiers::UPLOAD)

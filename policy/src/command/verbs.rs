@@ -2,35 +2,16 @@
 
 use super::act::Act;
 use super::knowledge::{VERBS, Verb};
-use crate::classify::draft::Draft;
 use crate::classify::given::Given;
-use crate::classify::judge::Call;
 use crate::effect::Action;
 use crate::risk::Risk;
 
 /// How many of the first words may be the verb.
 const DEPTH: usize = 4;
 
-/// A program of which nothing is known.
-pub(crate) fn unknown_program(call: &Call, draft: &mut Draft) {
-    // A script of the project may call its own steps anything.
-    if call.args[0].text.contains('/') {
-        return;
-    }
-    let words = call.args[1..]
-        .iter()
-        .filter(|word| !word.text.starts_with('-'));
-    if is_question(&call.args[1..]) {
-        return;
-    }
-    if let Some((verb, word)) = search(words, true) {
-        draft.effect(Action::Discards, verb.risk, verb.says, word.span);
-    }
-}
-
 /// A tool with sub-commands, none of which the tables list.
 pub(crate) fn sub_command(act: &mut Act<'_, '_>) {
-    if !act.spec.verbs || act.spec.subs.is_empty() {
+    if !act.spec.verbs {
         return;
     }
     if is_question(&act.args) {
@@ -41,9 +22,29 @@ pub(crate) fn sub_command(act: &mut Act<'_, '_>) {
         act.draft
             .effect(Action::Discards, verb.risk, verb.says, span);
     }
+    let flag = act
+        .reading
+        .unknown
+        .iter()
+        .find(|word| is_grave_flag(&word.text));
+    if let Some(span) = flag.map(|word| word.span) {
+        let says = "Deletes something for good";
+        act.draft
+            .effect(Action::Discards, Risk::Dangerous, says, span);
+    }
 }
 
-fn is_question(args: &[Given]) -> bool {
+/// `--delete`, `--delete-config`, `--purge-all=…`.
+pub(crate) fn is_grave_flag(text: &str) -> bool {
+    let name = text.strip_prefix("--").unwrap_or_default();
+    matches!(
+        name.split(['-', '=', '_']).next(),
+        Some("delete" | "destroy" | "purge" | "wipe" | "nuke")
+    )
+}
+
+/// Whether the command only asks, or only shows what it would do.
+pub(crate) fn is_question(args: &[Given]) -> bool {
     args.iter().any(|word| {
         matches!(
             word.text.as_str(),
@@ -52,7 +53,8 @@ fn is_question(args: &[Given]) -> bool {
     })
 }
 
-fn search<'g>(
+/// The first word that is a grave verb.
+pub(crate) fn search<'g>(
     words: impl Iterator<Item = &'g Given>,
     unknown: bool,
 ) -> Option<(&'static Verb, &'g Given)> {

@@ -63,7 +63,10 @@ fn main() -> ExitCode {
     };
     if let Some(line) = &options.line {
         let verdict = classify(line.as_bytes(), &Context::default());
-        println!("{}", serde_json::to_string_pretty(&verdict).unwrap_or_default());
+        println!(
+            "{}",
+            serde_json::to_string_pretty(&verdict).unwrap_or_default()
+        );
         return ExitCode::SUCCESS;
     }
     let files = match read(&options.folder) {

@@ -1,0 +1,112 @@
+//! Programs of which nothing is known: normal, unless their words give something away.
+
+use super::{knowledge, verbs};
+use crate::classify::draft::Draft;
+use crate::classify::given::Given;
+use crate::classify::judge::{Call, Judge};
+use crate::classify::state::State;
+use crate::effect::Action;
+use crate::risk::Risk;
+
+/// Arguments that may carry a command are looked at up to this many.
+const MAX_LOOKS: usize = 8;
+
+/// A program that no table lists.
+pub(crate) fn program(judge: &mut Judge<'_>, state: &mut State, call: &Call, draft: &mut Draft) {
+    let args = &call.args[1..];
+    let name = call.args[0].text.as_str();
+    if let Some(action) = args.first()
+        && name.starts_with("/etc/init.d/")
+        && action.text != "status"
+    {
+        draft.effect(
+            Action::SystemChange,
+            Risk::Dangerous,
+            "Changes a running service",
+            call.span,
+        );
+    }
+    // A script of the project may call its own steps anything.
+    if !name.contains('/') && !verbs::is_question(args) {
+        deletes(call, draft);
+    }
+    carries(judge, state, call, draft);
+}
+
+/// A verb, a flag or the name itself says that something is deleted.
+fn deletes(call: &Call, draft: &mut Draft) {
+    let args = &call.args[1..];
+    let words = args.iter().filter(|word| !word.text.starts_with('-'));
+    if let Some((verb, word)) = verbs::search(words, true) {
+        draft.effect(Action::Discards, verb.risk, verb.says, word.span);
+    }
+    let grave = |part: &str| matches!(part, "delete" | "destroy" | "purge" | "wipe" | "nuke");
+    let flag = args.iter().find(|word| verbs::is_grave_flag(&word.text));
+    let span = match flag {
+        Some(word) => word.span,
+        None if call.args[0].text.split(['-', '_', '.']).any(grave) => call.args[0].span,
+        None => return,
+    };
+    draft.effect(
+        Action::Discards,
+        Risk::Dangerous,
+        "Deletes something for good",
+        span,
+    );
+}
+
+/// It may be a wrapper: what it would run counts, when that is grave.
+fn carries(judge: &mut Judge<'_>, state: &mut State, call: &Call, draft: &mut Draft) {
+    let args = &call.args[1..];
+    // `mywrapper 5 rm -rf x`, but not `tool config init`.
+    let known = args
+        .iter()
+        .take(MAX_LOOKS)
+        .position(|word| !is_own(word))
+        .filter(|&first| {
+            args[first].exact && knowledge::program(base(&args[first].text)).is_some()
+        });
+    let mut worst = Risk::Safe;
+    let mut at = call.span;
+    if let Some(first) = known {
+        let inner = call.inner(first + 1, base(&call.args[0].text));
+        let risk = judge.aside(|judge| {
+            judge.isolated(state, |judge, state| judge.invoke(state, &inner));
+        });
+        (worst, at) = (risk, args[first].span);
+    }
+    let texts = args.iter().filter(|word| word.exact && carries_text(word));
+    for word in texts.take(MAX_LOOKS) {
+        let inner = call.with_args(Vec::new(), base(&call.args[0].text));
+        let risk = judge.aside(|judge| {
+            let mut fresh = State::new(state.cwd.clone());
+            judge.text(&word.text, &mut fresh, &inner, word.span);
+        });
+        // Prose that mentions a command is common; a whole reverse shell is not.
+        if risk == Risk::Critical && risk > worst {
+            (worst, at) = (risk, word.span);
+        }
+    }
+    if worst >= Risk::Dangerous {
+        let action = Action::Runs {
+            program: call.args[0].text.clone(),
+        };
+        draft.effect(action, worst, "Unknown program around a grave command", at);
+    }
+}
+
+/// A word that a wrapper keeps for itself: an option, a number, an assignment.
+fn is_own(word: &Given) -> bool {
+    let text = word.text.as_str();
+    text.starts_with(['-', '+'])
+        || text.contains('=')
+        || text.starts_with(|c: char| c.is_ascii_digit())
+}
+
+fn carries_text(word: &Given) -> bool {
+    word.text.contains(' ') && word.text.len() <= 4096
+}
+
+fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
