@@ -116,9 +116,17 @@ pub enum Error {
         /// Which device.
         path: PathBuf,
     },
+    /// A pattern that would need a walk over everything.
+    #[error("hiding `{}` would mean looking at more than 50000 names: name the folder it is in, or leave out `**`", sjail_policy::show::inert(pattern.as_bytes()))]
+    HideTooWide {
+        /// The pattern.
+        pattern: sjail_policy::bytes::ByteString,
+    },
     /// A granted path is a way to the host.
-    #[error("{} cannot be given to a jail: {} is a way to the host (kernel, devices, services, sockets)", path.display(), real.display())]
+    #[error("{} cannot be given to a jail ({}): {why}", path.display(), real.display())]
     BlockedSource {
+        /// What it would give away.
+        why: &'static str,
         /// As it was named.
         path: PathBuf,
         /// What it leads to.

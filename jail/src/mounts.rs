@@ -99,24 +99,20 @@ fn new_file(at: BorrowedFd<'_>, path: &CStr, contents: &[u8], mode: u32) -> nix:
 
 /// One mount: taken, given its attributes, attached.
 fn put(entry: &Mount, root: BorrowedFd<'_>, masks: &Masks, index: usize) -> Result<(), Failure> {
-    // A mask also covers a link itself, not what it points to.
-    let resolve = match entry.what {
-        What::MaskFile => libc::RESOLVE_BENEATH | libc::RESOLVE_NO_MAGICLINKS,
-        _ => BENEATH,
-    };
+    // With these flags a link at the very end is opened as itself, for a mask to cover it.
     let dest = openat2(
         Some(root),
         &entry.dest,
         libc::O_PATH | libc::O_NOFOLLOW,
         0,
-        resolve,
+        BENEATH,
     )
     .at_item(Step::Destination, index)?;
     let (tree, reach) = match &entry.what {
         What::Host(place) => (take(place, index)?, Reach::Tree),
         What::Itself => (
-            mount::copy(dest.as_fd(), Reach::One).at_item(Step::CloneMount, index)?,
-            Reach::One,
+            mount::copy(dest.as_fd(), Reach::Tree).at_item(Step::CloneMount, index)?,
+            Reach::Tree,
         ),
         What::Held => (
             mount::copy(dest.as_fd(), Reach::Tree).at_item(Step::CloneMount, index)?,

@@ -152,7 +152,7 @@ fn host(account: Account, plan: &Plan) -> Result<Host, Error> {
             CacheSource::Own => Some(state.cache(plan.workspace.path.as_path())?),
             CacheSource::None | CacheSource::HostReadOnly => None,
         },
-        state: Some(state.path().to_owned()),
+        own: vec![state.path().to_owned(), account.config_home().join("sjail")],
         home: account.home,
         user: account.name,
         shell: account.shell,

@@ -133,7 +133,7 @@ fn read(path: &Path) -> Result<Option<(Metadata, Vec<u8>)>, Error> {
 
 impl Account {
     /// `$XDG_CONFIG_HOME`, by default `~/.config`.
-    fn config_home(&self) -> PathBuf {
+    pub fn config_home(&self) -> PathBuf {
         self.config_home
             .clone()
             .unwrap_or_else(|| self.home.join(".config"))

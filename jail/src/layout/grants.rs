@@ -1,7 +1,9 @@
 //! The workspace and whatever else was granted, but never the ways to the host.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use sjail_policy::config::refused_source;
 use sjail_policy::plan::{Access, Grant, Missing, Workspace};
 
 use super::look;
@@ -18,13 +20,11 @@ pub fn workspace(tree: &mut Tree, workspace: &Workspace) -> Result<(), Error> {
         Access::Ro => Shown::ReadOnly,
         Access::Rw => Shown::Writable,
     };
-    put(
-        tree,
-        workspace.path.as_path(),
-        workspace.path.as_path(),
-        shown,
-        Missing::Refuse,
-    )
+    let path = workspace.path.as_path();
+    if path == Path::new("/") {
+        return everything(tree, shown);
+    }
+    put(tree, path, path, shown, Missing::Refuse)
 }
 
 /// Shows what `--ro`, `--rw`, `--bind` and the policy name.
@@ -68,31 +68,15 @@ fn put(
     let dest = plain(dest).ok_or_else(|| Error::BadPath {
         path: dest.to_owned(),
     })?;
-    for reserved in RESERVED.map(Path::new) {
-        if seen.path.starts_with(reserved) {
-            return Err(Error::BlockedSource {
-                path: source.to_owned(),
-                real: seen.path,
-            });
-        }
-        if dest.starts_with(reserved) {
-            return Err(Error::BlockedPlace { path: dest });
-        }
+    if RESERVED.iter().any(|reserved| dest.starts_with(reserved)) {
+        return Err(Error::BlockedPlace { path: dest });
     }
-    if is_socket(&seen.path) {
+    if let Some(why) = blocked(&seen.path) {
         return Err(Error::BlockedSource {
             path: source.to_owned(),
             real: seen.path,
+            why,
         });
-    }
-    if seen.path == Path::new("/") {
-        if dest != Path::new("/") {
-            return Err(Error::BlockedSource {
-                path: source.to_owned(),
-                real: seen.path,
-            });
-        }
-        return everything(tree, shown);
     }
     if dest == Path::new("/") {
         return Err(Error::BlockedPlace { path: dest });
@@ -157,6 +141,18 @@ fn everything(tree: &mut Tree, shown: Shown) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Why a path, all links followed, is never shown. The policy says the same of the path
+/// as it was typed; a link must not make the difference.
+fn blocked(real: &Path) -> Option<&'static str> {
+    if let Some(why) = refused_source(real.as_os_str().as_bytes()) {
+        return Some(why);
+    }
+    if RESERVED.iter().any(|reserved| real.starts_with(reserved)) {
+        return Some("the kernel and the running services show themselves there");
+    }
+    is_socket(real).then_some("whoever reaches a socket talks to a process outside")
 }
 
 fn is_socket(path: &Path) -> bool {

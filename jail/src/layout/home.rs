@@ -126,6 +126,19 @@ pub fn make_folder(path: &Path) -> Result<(), Error> {
     }
 }
 
+/// Makes a folder and those above it for this user alone, unless they are there.
+pub fn make_folders(path: &Path) -> Result<(), Error> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|error| Error::Cache {
+            path: path.to_owned(),
+            error,
+        })
+}
+
 fn is_git_config(path: &Path, top: &Path) -> bool {
     path == top.join(".gitconfig") || path == top.join(".config/git/config")
 }

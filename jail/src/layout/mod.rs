@@ -171,8 +171,8 @@ pub struct Host {
     pub home: PathBuf,
     /// The sandbox's own cache folder, if the plan wants one.
     pub cache: Option<PathBuf>,
-    /// sjail's own folder of records, which must not be seen even where home is granted.
-    pub state: Option<PathBuf>,
+    /// sjail's own folders (records, policy), out of reach even where home is granted.
+    pub own: Vec<PathBuf>,
 }
 
 /// Makes a plan concrete on this machine.
@@ -196,7 +196,12 @@ pub fn prepare(
     grants::workspace(&mut tree, &plan.workspace)?;
     grants::lay(&mut tree, &plan.filesystem.grants)?;
     home::lay(&mut tree, &plan.home, host.cache.as_deref())?;
-    hide::lay(&mut tree, &plan.filesystem.hide, host.state.as_deref())?;
+    hide::lay(
+        &mut tree,
+        &plan.filesystem,
+        plan.home.path.as_path(),
+        &host.own,
+    )?;
 
     let cwd = plan.command.cwd.as_path();
     let working_folder = working_folder(&tree, cwd)?;

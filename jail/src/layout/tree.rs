@@ -45,6 +45,13 @@ impl Entry {
     }
 }
 
+impl Entry {
+    /// Whether it shows nothing else than what is there anyway.
+    fn is_pin(&self) -> bool {
+        matches!(self.origin, Origin::Own(What::Itself))
+    }
+}
+
 /// Where a mount comes from.
 #[derive(Debug)]
 pub enum Origin {
@@ -66,7 +73,7 @@ pub struct Seen {
 }
 
 /// What something is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A folder.
     Folder,
@@ -161,6 +168,34 @@ impl Tree {
         self.own(what, dest, READ_ONLY | NO_SUID | NO_DEVICES | NO_EXEC);
     }
 
+    /// Makes a folder inside something granted a mount of its own, so that it cannot be
+    /// renamed or removed: with it, what is mounted below would move out of its name.
+    pub fn pin(&mut self, dest: &Path) {
+        if !self.mounts.iter().any(|entry| entry.dest == dest) {
+            self.own(What::Itself, dest, 0);
+        }
+    }
+
+    /// Pins every folder between a path and the writable mount that it lies on.
+    pub fn pin_way_to(&mut self, path: &Path) {
+        let Some((entry, _)) = self.outside(path) else {
+            return;
+        };
+        if !entry.is_writable() {
+            return;
+        }
+        let top = entry.dest.clone();
+        let way: Vec<PathBuf> = path
+            .ancestors()
+            .skip(1)
+            .take_while(|above| *above != top)
+            .map(Path::to_owned)
+            .collect();
+        for above in way {
+            self.pin(&above);
+        }
+    }
+
     /// Everything mounted so far.
     pub fn mounts(&self) -> &[Entry] {
         &self.mounts
@@ -180,7 +215,7 @@ impl Tree {
         let entry = self
             .mounts
             .iter()
-            .filter(|entry| inside.starts_with(&entry.dest))
+            .filter(|entry| inside.starts_with(&entry.dest) && !entry.is_pin())
             .max_by_key(|entry| entry.dest.as_os_str().len())?;
         let Origin::Host(seen) = &entry.origin else {
             return None;
@@ -314,8 +349,17 @@ impl Tree {
             let under = self
                 .mounts
                 .iter()
-                .filter(|other| other.dest != dest && dest.starts_with(&other.dest))
+                .filter(|other| {
+                    other.dest != dest && dest.starts_with(&other.dest) && !other.is_pin()
+                })
                 .max_by_key(|other| other.dest.as_os_str().len());
+            if let Some(Entry {
+                origin: Origin::Own(What::MaskFolder),
+                ..
+            }) = under
+            {
+                return Ok(Ground::Missing);
+            }
             if let Some(Entry {
                 origin: Origin::Host(seen),
                 dest: above,
