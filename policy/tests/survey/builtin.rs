@@ -172,7 +172,8 @@ impl Surveyor {
         match path {
             Some(Some(path)) => {
                 let known = self.survey.writes.iter().any(|w| base(w) == base(path));
-                if known || path.starts_with(b"/dev/") || path.starts_with(b"/proc/") {
+                let device = path.starts_with(b"/dev/") && path != b"/dev/null";
+                if known || device || path.starts_with(b"/proc/") {
                     self.gap("sources a file that it wrote");
                 }
             }

@@ -275,10 +275,10 @@ impl Surveyor {
             for pieces in &value.alternatives {
                 if let [Piece::Text(text)] = pieces.as_slice() {
                     self.evaluated(text);
-                    if assignment.name.starts_with(b"PS")
-                        || assignment.name.ends_with(b"ENV")
-                        || assignment.name == b"PROMPT_COMMAND"
-                    {
+                    if assignment.name.starts_with(b"PS") {
+                        self.expanded(text);
+                    }
+                    if assignment.name.ends_with(b"ENV") || assignment.name == b"PROMPT_COMMAND" {
                         self.expanded(text);
                         self.perhaps(|s| s.source(text));
                     }

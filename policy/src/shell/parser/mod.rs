@@ -283,8 +283,11 @@ impl<'s> Parser<'s> {
                 Pipe::Output
             };
             self.skip_newlines();
-            // `a | ! b` and `a | time b` are accepted by some shells.
-            self.pipeline_prefix();
+            // Some shells accept `a | ! b`; `time` is no reserved word here.
+            while self.at_negated_subshell() || self.at_word(b"!") {
+                self.take();
+                self.skip_blanks();
+            }
             match self.command() {
                 Some(command) => {
                     pipes.push(pipe);
@@ -311,7 +314,7 @@ impl<'s> Parser<'s> {
         let (mut status, mut timing) = (Status::Plain, Timing::Untimed);
         loop {
             self.skip_blanks();
-            if self.at_word(b"!") || self.at_negated_subshell() {
+            if self.at_negated_subshell() || self.at_word(b"!") {
                 self.peek();
                 self.advance(1);
                 status = match status {

@@ -185,6 +185,9 @@ impl Parser<'_> {
         let start = self.pos;
         self.advance(1);
         let Some(&next) = self.source.get(self.pos) else {
+            if self.origins.is_some() {
+                return out.plain(b'\\', self.span(start));
+            }
             // In a file a newline follows and joins the lines; in `sh -c` it is itself.
             self.pos = start;
             return self.fail(Reason::Ambiguous("a backslash at the end"));
