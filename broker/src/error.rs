@@ -89,6 +89,12 @@ pub enum Error {
         /// How it stands.
         status: &'static str,
     },
+    /// There is no policy that could be in force.
+    #[error("the policy cannot be used: {0}")]
+    Policy(String),
+    /// A call's parameters are not what the method takes.
+    #[error("a parameter is wrong: {0}")]
+    Parameter(String),
     /// Somebody may not do this.
     #[error("{0}")]
     Refused(String),

@@ -1,17 +1,37 @@
 //! The broker: owns decisions, the approval queue and the audit log.
 //!
-//! Everything that is kept goes through one thread ([`writer`]) into one database
-//! ([`store`]); [`audit`] is the log in it.
+//! The walk of a submission: [`server`] takes the connection and looks at the peer,
+//! [`requests`] reads the call, [`submit`] has it judged ([`judge`]), asked about
+//! ([`queue`]) and recorded ([`writer`], [`audit`]), and lets it run. [`control`] is
+//! the owner's side of it.
 #![forbid(unsafe_code)]
 
+pub mod account;
+pub mod activation;
 pub mod audit;
 pub mod binding;
+pub mod cli;
+pub mod connection;
+pub mod control;
+pub mod daemon;
 pub mod error;
 pub mod id;
+pub mod introspect;
+pub mod judge;
+pub mod limits;
+pub mod notify;
+pub mod outcome;
 pub mod paths;
 pub mod peer;
 pub mod process;
+pub mod programs;
+pub mod proposal;
 pub mod queue;
-pub mod redact;
+pub mod readers;
+pub mod requests;
+pub mod server;
+pub mod service;
+pub mod sources;
 pub mod store;
+pub mod submit;
 pub mod writer;

@@ -1,4 +1,8 @@
 //! `sjail-broker`: owns decisions, the approval queue and the audit log.
 #![forbid(unsafe_code)]
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    sjail_broker::cli::main()
+}

@@ -6,6 +6,7 @@ pub mod allowlist;
 pub mod answer;
 pub mod permit;
 pub mod request;
+pub mod session;
 
 pub use request::{Asked, Body, New, Stored};
 

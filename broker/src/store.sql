@@ -118,8 +118,10 @@ CREATE TABLE request (
   note     TEXT,
   -- What identifies the same command asked again: one waiting request per command.
   twin     BLOB NOT NULL,
-  -- Everything else, JSON: command, binding, plan, peer, risk.
-  body     TEXT NOT NULL
+  -- Everything else, JSON: command, binding, peer, risk.
+  body     TEXT NOT NULL,
+  -- What the jail would enforce, JSON; apart, because listings do not need it.
+  plan     TEXT
 ) STRICT;
 CREATE INDEX request_status ON request(status, number);
 CREATE INDEX request_expires ON request(expires) WHERE status IN ('pending', 'approved');

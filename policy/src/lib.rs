@@ -23,6 +23,7 @@ pub mod plan;
 pub mod policy_test;
 pub mod profile;
 pub mod protect;
+pub mod redact;
 pub mod risk;
 pub mod rule;
 pub mod shell;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::Connection;
 use serde::Serialize;
+use sjail_policy::duration::Moment;
 
 use crate::audit::tally::HOUR;
 use crate::error::{Error, Result};
@@ -64,6 +65,15 @@ pub struct Runs {
     pub mean_ms: f64,
     /// The longest.
     pub longest_ms: f64,
+}
+
+/// The time, in microseconds since 1970, where a period that ends now begins.
+pub fn since(period: &str, now: i64) -> Option<i64> {
+    if period == "all" {
+        return Some(0);
+    }
+    let moment: Moment = period.parse().ok()?;
+    Some(moment.resolve(now).saturating_mul(1_000_000))
 }
 
 /// The counts since a time, in microseconds since 1970, to the hour.

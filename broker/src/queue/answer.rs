@@ -1,6 +1,7 @@
 //! Answering a request, and using the answer once.
 
 use rusqlite::params;
+use sjail_policy::plan::Plan;
 use sjail_policy::wire::control::{Extent, RequestStatus, Scope};
 use sjail_policy::wire::request::Binding;
 
@@ -9,7 +10,7 @@ use crate::audit::record::{Entry, Event};
 use crate::binding;
 use crate::error::{Error, Result};
 use crate::process::ProcessId;
-use crate::queue::request::{Stored, about, find, set_status};
+use crate::queue::request::{self, Stored, about, find, set_status};
 use crate::queue::{allowlist, permit};
 
 /// Somebody who answers.
@@ -163,6 +164,8 @@ pub enum Taken {
     Run {
         /// The request.
         stored: Box<Stored>,
+        /// What was shown, and is to be enforced.
+        plan: Option<Box<Plan>>,
         /// The number of the intent record.
         seq: i64,
     },
@@ -214,6 +217,7 @@ pub fn take(
             changed,
         });
     }
+    let plan = request::plan(ledger.connection(), id)?.map(Box::new);
     set_status(ledger, &stored, RequestStatus::Used, None, None)?;
     let mut intent = intent;
     intent.event = Event::Intent;
@@ -224,6 +228,7 @@ pub fn take(
     note_run(ledger, id, uid, run, seq, now)?;
     Ok(Taken::Run {
         stored: Box::new(stored),
+        plan,
         seq,
     })
 }

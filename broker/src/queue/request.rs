@@ -60,8 +60,6 @@ pub struct Body {
     pub place: Place,
     /// What an approval ties itself to.
     pub binding: Binding,
-    /// What the jail would enforce; its environment is taken from the run itself.
-    pub plan: Option<Plan>,
     /// The pattern that "always" would allow.
     pub always: Option<Proposal>,
 }
@@ -88,6 +86,8 @@ pub struct New {
     pub limit: u64,
     /// The rest.
     pub body: Body,
+    /// What the jail would enforce; its environment is taken from the run itself.
+    pub plan: Option<Plan>,
     /// The record that tells of it; id and decision are filled in.
     pub entry: Entry,
 }
@@ -164,13 +164,22 @@ pub fn ask(ledger: &mut Ledger, new: New, now: i64) -> Result<Asked> {
     }
     let id = fresh_id(connection)?;
     let body = to_json(&new.body)?;
+    let plan = new.plan.as_ref().map(to_json).transpose()?;
     connection
         .prepare_cached(
-            "INSERT INTO request (id, status, uid, created, expires, twin, body) \
-             VALUES (?1, 'pending', ?2, ?3, ?4, ?5, ?6)",
+            "INSERT INTO request (id, status, uid, created, expires, twin, body, plan) \
+             VALUES (?1, 'pending', ?2, ?3, ?4, ?5, ?6, ?7)",
         )
         .and_then(|mut statement| {
-            statement.execute(params![id, new.uid, now, now + new.ttl, new.twin.0, body])
+            statement.execute(params![
+                id,
+                new.uid,
+                now,
+                now + new.ttl,
+                new.twin.0,
+                body,
+                plan
+            ])
         })
         .map_err(Error::database("put a request in the queue"))?;
     let mut entry = new.entry;
@@ -210,6 +219,21 @@ pub fn find(connection: &Connection, id: &str) -> Result<Stored> {
                 name: id.to_owned(),
             })
         })
+}
+
+/// What the jail enforces for an approved request.
+pub fn plan(connection: &Connection, id: &str) -> Result<Option<Plan>> {
+    let text: Option<String> = connection
+        .prepare_cached("SELECT plan FROM request WHERE id = ?1")
+        .and_then(|mut statement| statement.query_row([id], |row| row.get(0)))
+        .map_err(Error::database("read a plan"))?;
+    text.map(|text| {
+        serde_json::from_str(&text).map_err(|error| Error::Unreadable {
+            what: "a plan",
+            problem: error.to_string(),
+        })
+    })
+    .transpose()
 }
 
 /// Which part of the queue is wanted.
@@ -318,7 +342,6 @@ pub(super) fn set_status(
     let over = !matches!(status, RequestStatus::Pending | RequestStatus::Approved);
     let mut body = stored.body.clone();
     if over {
-        body.plan = None;
         body.options.clear();
         body.command.clone_from(&body.redacted.command);
         body.typed = Typed::Argv(body.redacted.argv.clone());
@@ -329,7 +352,7 @@ pub(super) fn set_status(
         .connection()
         .prepare_cached(
             "UPDATE request SET status = ?2, approver = coalesce(?3, approver), \
-             note = coalesce(?4, note), body = ?5 WHERE id = ?1 AND status = ?6",
+             note = coalesce(?4, note), body = ?5, plan = iif(?7, NULL, plan) WHERE id = ?1 AND status = ?6",
         )
         .and_then(|mut statement| {
             statement.execute(params![
@@ -338,7 +361,8 @@ pub(super) fn set_status(
                 approver,
                 note,
                 to_json(&body).unwrap_or_default(),
-                stored.status.name()
+                stored.status.name(),
+                over
             ])
         })
         .map_err(Error::database("change a request"))?;

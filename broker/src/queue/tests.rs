@@ -83,9 +83,9 @@ fn new(command: &str) -> New {
             inline: false,
             place: Place::Jail,
             binding,
-            plan: None,
             always: None,
         },
+        plan: None,
         entry: Entry::new(Event::Decision),
     }
 }

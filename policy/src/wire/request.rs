@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::ByteString;
-use crate::plan::{Plan, Variable};
+use crate::plan::{Plan, User, Variable};
 use crate::risk::Risk;
 
 /// The interface's name.
@@ -58,10 +58,16 @@ pub enum Asking {
 pub struct Submission {
     /// The [`PROTOCOL`](super::PROTOCOL) of the caller.
     pub protocol: u32,
-    /// The command.
-    pub command: Typed,
+    /// The command; absent only where an approval stands for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<Typed>,
     /// Where it starts, absolute.
     pub cwd: ByteString,
+    /// The project folder that the caller found or named, absolute.
+    pub workspace: ByteString,
+    /// Whose identity the command gets.
+    #[serde(default = "caller")]
+    pub user: User,
     /// The caller's whole environment; values never leave the broker's memory.
     #[serde(default)]
     pub env: Vec<Variable>,
@@ -85,6 +91,10 @@ pub struct Submission {
     /// Run what was approved under this id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<String>,
+}
+
+fn caller() -> User {
+    User::Caller
 }
 
 /// What the broker says about a submission; over a call with `more` there can be

@@ -1,8 +1,8 @@
 //! Keeping secrets out of the log: every value that is known to be secret is
 //! replaced where it stands, and only it, so that hosts, paths and flags stay.
 
-use sha2::{Digest, Sha256};
-use sjail_policy::plan::Variable;
+use crate::plan::Variable;
+use crate::show::inert;
 
 /// Shorter values are not replaced: they would take half the text with them.
 const SHORTEST: usize = 6;
@@ -45,51 +45,66 @@ const TOKEN_PREFIXES: [(&str, usize); 16] = [
 ];
 
 /// Replaces the secrets of one caller.
+#[derive(Debug, Clone, Default)]
 pub struct Redactor {
     /// The longest first, so that no part of one is left.
-    values: Vec<Vec<u8>>,
+    values: Vec<Secret>,
+}
+
+#[derive(Clone)]
+struct Secret {
+    name: String,
+    value: Vec<u8>,
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)
+    }
 }
 
 impl Redactor {
     /// Knows the secret-shaped variables of an environment.
     pub fn new(env: &[Variable]) -> Redactor {
-        let mut values: Vec<Vec<u8>> = env
+        let mut values: Vec<Secret> = env
             .iter()
             .filter(|variable| is_secret_name(variable.name.as_bytes()))
-            .map(|variable| variable.value.as_bytes().to_vec())
-            .filter(|value| value.len() >= SHORTEST)
+            .filter(|variable| variable.value.as_bytes().len() >= SHORTEST)
+            .map(|variable| Secret {
+                name: inert(variable.name.as_bytes()),
+                value: variable.value.as_bytes().to_vec(),
+            })
             .collect();
-        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
-        values.dedup();
+        values.sort_by_key(|secret| std::cmp::Reverse(secret.value.len()));
         Redactor { values }
     }
 
-    /// The text without its secrets. Each is replaced by `[redacted:xxxxxxxx]`, the
-    /// start of its SHA-256: equal secrets stay recognisable as equal.
+    /// The text without its secrets: each is replaced by `[redacted:NAME]`, the name of
+    /// the variable that holds it or the letters that its issuer begins such tokens with.
     pub fn redact(&self, bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(bytes.len());
         let mut rest = bytes;
         let mut word_start = true;
         while let Some(first) = rest.first() {
-            let length = self
+            let secret = self
                 .values
                 .iter()
-                .find(|value| rest.starts_with(value))
-                .map(Vec::len)
-                .or_else(|| word_start.then(|| token_length(rest)).flatten());
-            match length {
-                Some(length) => {
-                    let (secret, after) = rest.split_at(length);
-                    out.extend_from_slice(mark(secret).as_bytes());
-                    rest = after;
+                .find(|secret| rest.starts_with(&secret.value))
+                .map(|secret| (secret.name.as_str(), secret.value.len()))
+                .or_else(|| word_start.then(|| token(rest)).flatten());
+            let length = match secret {
+                Some((name, length)) => {
+                    out.extend_from_slice(format!("[redacted:{name}]").as_bytes());
                     word_start = false;
+                    length
                 }
                 None => {
                     out.push(*first);
                     word_start = !is_token_byte(*first);
-                    rest = rest.split_at(1).1;
+                    1
                 }
-            }
+            };
+            rest = rest.get(length..).unwrap_or_default();
         }
         out
     }
@@ -100,12 +115,6 @@ impl Redactor {
     }
 }
 
-fn mark(secret: &[u8]) -> String {
-    let hash = Sha256::digest(secret);
-    let start: String = hash.iter().take(4).map(|b| format!("{b:02x}")).collect();
-    format!("[redacted:{start}]")
-}
-
 fn is_secret_name(name: &[u8]) -> bool {
     let name = name.to_ascii_uppercase();
     SECRET_NAMES.iter().any(|part| {
@@ -114,8 +123,8 @@ fn is_secret_name(name: &[u8]) -> bool {
     })
 }
 
-/// How many bytes at the start are a token that its issuer marks as one.
-fn token_length(text: &[u8]) -> Option<usize> {
+/// How many bytes at the start are a token that its issuer marks as one, and how.
+fn token(text: &[u8]) -> Option<(&'static str, usize)> {
     let (prefix, least) = TOKEN_PREFIXES
         .iter()
         .find(|(prefix, _)| text.starts_with(prefix.as_bytes()))?;
@@ -123,7 +132,7 @@ fn token_length(text: &[u8]) -> Option<usize> {
         .iter()
         .position(|byte| !is_token_byte(*byte))
         .unwrap_or(text.len());
-    (length >= prefix.len() + least).then_some(length)
+    (length >= prefix.len() + least).then_some((*prefix, length))
 }
 
 fn is_token_byte(byte: u8) -> bool {
@@ -178,8 +187,8 @@ mod tests {
     #[test]
     fn bytes_that_are_not_text_survive() {
         assert_eq!(
-            redactor().redact(b"\xff\x00s3cr3t-value\xfe").len(),
-            2 + 19 + 1
+            redactor().redact(b"\xff\x00s3cr3t-value\xfe"),
+            b"\xff\x00[redacted:GH_TOKEN]\xfe"
         );
     }
 }

@@ -1,0 +1,201 @@
+//! Getting the two sockets: handed over by systemd, or made here by the first who
+//! needs them, one broker per account.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{Flock, FlockArg};
+
+use crate::error::{Error, Result};
+use crate::paths::Places;
+
+/// The two sockets, and what has to be put away at the end.
+pub struct Listeners {
+    /// Where commands are submitted.
+    pub request: UnixListener,
+    /// Where the owner answers.
+    pub control: UnixListener,
+    origin: Origin,
+    /// Held for as long as this broker lives.
+    _lock: Flock<File>,
+}
+
+/// Whose sockets they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Origin {
+    /// systemd's: it keeps listening when we end.
+    Handed,
+    /// Ours: they go when we do.
+    Own(Vec<PathBuf>),
+}
+
+/// What came of looking for sockets.
+pub enum Activation {
+    /// Here they are.
+    Ready(Box<Listeners>),
+    /// Another broker is at work already.
+    Elsewhere,
+}
+
+/// Takes the sockets that were handed over, or makes them.
+pub fn activate(places: &Places) -> Result<Activation> {
+    let handed = handed_over(places)?;
+    let Some(lock) = lock(&places.lock())? else {
+        return Ok(Activation::Elsewhere);
+    };
+    if let Some((request, control)) = handed {
+        return Ok(Activation::Ready(Box::new(Listeners {
+            request,
+            control,
+            origin: Origin::Handed,
+            _lock: lock,
+        })));
+    }
+    let (request, control) = (places.request_socket(), places.control_socket());
+    for path in [&request, &control] {
+        if !clear_stale(path)? {
+            // systemd listens there, and will start a broker of its own.
+            return Ok(Activation::Elsewhere);
+        }
+    }
+    // Control first: whoever can submit must be able to be answered.
+    let control_listener = bind(&control)?;
+    let request_listener = bind(&request)?;
+    Ok(Activation::Ready(Box::new(Listeners {
+        request: request_listener,
+        control: control_listener,
+        origin: Origin::Own(vec![request, control]),
+        _lock: lock,
+    })))
+}
+
+impl Listeners {
+    /// Takes our own sockets away, so that the next caller starts a new broker.
+    pub fn put_away(&self) {
+        if let Origin::Own(paths) = &self.origin {
+            for path in paths {
+                let _ = fs::remove_file(path);
+            }
+        }
+    }
+}
+
+/// The sockets of `LISTEN_FDS`, told apart by where they are bound.
+fn handed_over(places: &Places) -> Result<Option<(UnixListener, UnixListener)>> {
+    let mut handed = listenfd::ListenFd::from_env();
+    let (mut request, mut control) = (None, None);
+    for index in 0..handed.len() {
+        let listener = handed
+            .take_unix_listener(index)
+            .map_err(Error::file("take over", "a socket of LISTEN_FDS"))?;
+        let Some(listener) = listener else { continue };
+        let address = listener
+            .local_addr()
+            .map_err(Error::file("look at", "a socket of LISTEN_FDS"))?;
+        match address.as_pathname() {
+            Some(path) if path.file_name() == places.request_socket().file_name() => {
+                request = Some(listener);
+            }
+            Some(path) if path.file_name() == places.control_socket().file_name() => {
+                control = Some(listener);
+            }
+            _ => {}
+        }
+    }
+    match (request, control) {
+        (Some(request), Some(control)) => Ok(Some((request, control))),
+        (None, None) => Ok(None),
+        _ => Err(Error::Refused(
+            "LISTEN_FDS holds only one of request.sock and control.sock; enable both sockets"
+                .to_owned(),
+        )),
+    }
+}
+
+/// Locks the file that only one broker can have; `None` when another has it.
+fn lock(path: &Path) -> Result<Option<Flock<File>>> {
+    let file = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_CLOEXEC)
+        .open(path)
+        .map_err(Error::file("open", path))?;
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(lock) => Ok(Some(lock)),
+        Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(None),
+        Err((_, errno)) => Err(Error::file("lock", path)(errno.into())),
+    }
+}
+
+/// Removes a socket that nobody listens on; false when somebody does.
+fn clear_stale(path: &Path) -> Result<bool> {
+    match UnixStream::connect(path) {
+        Ok(_) => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(_) => fs::remove_file(path)
+            .map(|()| true)
+            .map_err(Error::file("remove the stale", path)),
+    }
+}
+
+fn bind(path: &Path) -> Result<UnixListener> {
+    let failed = |act: &'static str| {
+        let path = path.to_owned();
+        move |source| Error::Socket { act, path, source }
+    };
+    let listener = UnixListener::bind(path).map_err(failed("bind"))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed("restrict"))?;
+    Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    fn places(folder: &Path) -> Places {
+        Places {
+            runtime: folder.to_owned(),
+            state: folder.to_owned(),
+        }
+    }
+
+    fn ready(places: &Places) -> Box<Listeners> {
+        match activate(places).unwrap() {
+            Activation::Ready(listeners) => listeners,
+            Activation::Elsewhere => panic!("somebody else listens"),
+        }
+    }
+
+    #[test]
+    fn there_is_one_broker_and_a_stale_socket_does_no_harm() {
+        let folder = tempfile::tempdir().unwrap();
+        let places = places(folder.path());
+        let first = ready(&places);
+        let mode = fs::metadata(places.control_socket()).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert!(matches!(activate(&places).unwrap(), Activation::Elsewhere));
+        // As after SIGKILL: the sockets stay, the lock is gone.
+        drop(first);
+        assert!(places.request_socket().exists());
+        let second = ready(&places);
+        second.put_away();
+        assert!(!places.request_socket().exists());
+    }
+
+    #[test]
+    fn a_socket_that_somebody_else_listens_on_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let places = places(folder.path());
+        let _systemd = UnixListener::bind(places.request_socket()).unwrap();
+        assert!(matches!(activate(&places).unwrap(), Activation::Elsewhere));
+        assert!(places.request_socket().exists());
+    }
+}

@@ -1,0 +1,373 @@
+//! What a submitted command is, what the policy says to it, and what the jail would
+//! enforce.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use serde_json::json;
+use sjail_policy::bytes::ByteString;
+use sjail_policy::classify::{self, Classification, Context};
+use sjail_policy::config::{OnFailure, Origin, Policy, Run, Setting};
+use sjail_policy::decide::{self, Action, decide};
+use sjail_policy::plan::Plan;
+use sjail_policy::risk::Risk;
+use sjail_policy::rule::{Bases, Rule};
+use sjail_policy::wire::control::Proposal;
+use sjail_policy::wire::request::{Asking, Place, Submission, Typed};
+
+use crate::audit::record::Hash;
+use crate::error::{Error, Result};
+use crate::programs;
+use crate::proposal;
+use crate::sources::{InForce, NoPolicy, Policies};
+
+/// A longer command is judged on a thread of its own.
+const LONG: usize = 4096;
+
+/// Judges commands.
+pub struct Judge {
+    policies: Arc<Policies>,
+    /// The patterns that `sjail allowlist` keeps.
+    allowlist: RwLock<Vec<Rule>>,
+}
+
+/// What happens to a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It runs there.
+    Run(Place),
+    /// Somebody is asked; then it runs there.
+    Ask(Place),
+    /// It does not run.
+    Block,
+}
+
+/// What was found about a command.
+#[derive(Debug, Clone)]
+pub struct Judgement {
+    /// The command as one line.
+    pub command: String,
+    /// The risk.
+    pub risk: Risk,
+    /// Why.
+    pub reasons: Vec<String>,
+    /// What happens.
+    pub verdict: Verdict,
+    /// What decided.
+    pub rule: String,
+    /// The sentence for whoever is refused.
+    pub message: String,
+    /// What it needs beyond the jail.
+    pub needs: Vec<String>,
+    /// What the jail would enforce.
+    pub plan: Plan,
+    /// The hash of the policy in force.
+    pub policy_hash: String,
+    /// The programs and scripts that it starts, as far as they are known.
+    pub files: Vec<PathBuf>,
+    /// What the command line loosened.
+    pub loosened: Vec<String>,
+    /// What the owner should hear with every run.
+    pub alerts: Vec<String>,
+    /// The pattern that "always" would allow.
+    pub always: Option<Proposal>,
+    /// What the policy says about asking and recording.
+    pub settings: Settings,
+}
+
+/// What the policy says about asking and recording.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How long a caller waits, in milliseconds.
+    pub wait_ms: u64,
+    /// Seconds until a request or an approval lapses.
+    pub ttl: i64,
+    /// So many requests may wait.
+    pub queue_limit: u64,
+    /// Whether a person may answer at the requester's own terminal.
+    pub inline: bool,
+    /// The command that tells the owner.
+    pub on_ask: Vec<String>,
+    /// What happens when the log cannot be written.
+    pub on_failure: OnFailure,
+}
+
+impl Judge {
+    /// A judge by these policies.
+    pub fn new(policies: Policies, allowlist: &[String]) -> Judge {
+        let judge = Judge {
+            policies: Arc::new(policies),
+            allowlist: RwLock::default(),
+        };
+        judge.allow(allowlist);
+        judge
+    }
+
+    /// Takes over the allow list as it is now. A pattern that is no longer understood
+    /// allows nothing.
+    pub fn allow(&self, patterns: &[String]) {
+        let rules = patterns
+            .iter()
+            .filter_map(|text| Rule::parse(text).ok())
+            .collect();
+        *self
+            .allowlist
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = rules;
+    }
+
+    /// The policies.
+    pub fn policies(&self) -> &Policies {
+        &self.policies
+    }
+
+    /// Judges a submission.
+    pub async fn judge(self: &Arc<Judge>, submission: &Submission) -> Result<Judgement> {
+        let length = match &submission.command {
+            Some(Typed::Line(line)) => line.as_bytes().len(),
+            Some(Typed::Argv(argv)) => argv.iter().map(|word| word.as_bytes().len()).sum(),
+            None => 0,
+        };
+        if length < LONG {
+            return self.judge_now(submission);
+        }
+        let (judge, submission) = (Arc::clone(self), submission.clone());
+        tokio::task::spawn_blocking(move || judge.judge_now(&submission))
+            .await
+            .map_err(|_| Error::WriterGone)?
+    }
+
+    fn judge_now(&self, submission: &Submission) -> Result<Judgement> {
+        let Some(typed) = &submission.command else {
+            return Err(Error::Parameter("command is missing".to_owned()));
+        };
+        let surroundings = Surroundings::of(submission, self.policies.account())?;
+        let line = classified(typed, &surroundings.context);
+        let options = &submission.options;
+        match self.policies.load(&surroundings.workspace, options) {
+            Ok(in_force) => Ok(self.judge_by(&in_force, submission, typed, &surroundings, &line)),
+            Err(NoPolicy::CommandLine(error)) => {
+                self.refuse_options(submission, typed, &surroundings, &line, &error.to_string())
+            }
+            Err(NoPolicy::File(error)) => Err(error),
+        }
+    }
+
+    /// What follows when the command line asks for what it may not have.
+    fn refuse_options(
+        &self,
+        submission: &Submission,
+        typed: &Typed,
+        surroundings: &Surroundings,
+        line: &Classification,
+        message: &str,
+    ) -> Result<Judgement> {
+        let in_force = match self.policies.load(&surroundings.workspace, &[]) {
+            Ok(in_force) => in_force,
+            Err(NoPolicy::File(error)) => return Err(error),
+            Err(NoPolicy::CommandLine(error)) => return Err(Error::Policy(error.to_string())),
+        };
+        let mut judgement = self.judge_by(&in_force, submission, typed, surroundings, line);
+        judgement.verdict = Verdict::Block;
+        judgement.rule = "command line".to_owned();
+        message.clone_into(&mut judgement.message);
+        Ok(judgement)
+    }
+
+    fn judge_by(
+        &self,
+        in_force: &InForce,
+        submission: &Submission,
+        typed: &Typed,
+        surroundings: &Surroundings,
+        line: &Classification,
+    ) -> Judgement {
+        let (policy, allowlist_hash) = self.with_allowlist(&in_force.loaded.policy);
+        let bases = Bases {
+            home: surroundings.context.home.as_bytes(),
+            workspace: submission.workspace.as_bytes(),
+        };
+        let asking = match submission.asking {
+            Asking::Policy => decide::Asking::Policy,
+            Asking::Always => decide::Asking::Always,
+        };
+        let decision = decide(line, &policy, bases, asking);
+        let place = match decision.place {
+            decide::Place::Jail => Place::Jail,
+            decide::Place::Host => Place::Host,
+        };
+        let plan = policy.plan(Run {
+            argv: argv_of(typed),
+            cwd: submission.cwd.clone(),
+            program: None,
+            workspace: submission.workspace.clone(),
+            home: surroundings.context.home.as_str().into(),
+            user: submission.user,
+            env: submission
+                .env
+                .iter()
+                .map(|variable| (variable.name.clone(), variable.value.clone()))
+                .collect(),
+        });
+        let rule = decision.rule.to_string();
+        let message = format!(
+            "blocked by {rule}{}",
+            match decision.reasons.as_slice() {
+                [] => String::new(),
+                reasons => format!(": {}", reasons.join(", ")),
+            }
+        );
+        Judgement {
+            command: one_line(typed),
+            risk: decision.risk,
+            verdict: match decision.action {
+                Action::Execute => Verdict::Run(place),
+                Action::Ask => Verdict::Ask(place),
+                Action::Block => Verdict::Block,
+            },
+            rule,
+            message,
+            needs: match place {
+                Place::Jail => Vec::new(),
+                Place::Host => vec!["to run on the host, outside the jail".to_owned()],
+            },
+            policy_hash: Hash::of(format!("{} {allowlist_hash}", in_force.hash).as_bytes())
+                .to_string(),
+            files: programs::files(line, &plan, typed),
+            loosened: in_force
+                .loaded
+                .loosened
+                .iter()
+                .map(|loosened| format!("{} by {}", loosened.key, loosened.option))
+                .collect(),
+            alerts: in_force.problems.clone(),
+            always: Some(proposal::narrowest(line)),
+            settings: Settings::of(&policy),
+            reasons: decision.reasons,
+            plan,
+        }
+    }
+
+    /// The policy with the kept allow list, which is as good as a line in the user's
+    /// own file.
+    fn with_allowlist(&self, policy: &Policy) -> (Policy, Hash) {
+        let rules = self
+            .allowlist
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut policy = policy.clone();
+        let mut text = String::new();
+        for rule in rules.iter() {
+            text.push_str(&rule.text());
+            text.push('\n');
+            policy.apply(
+                Setting::CommandsAllow(rule.clone()),
+                Origin::CommandLine("sjail allowlist"),
+            );
+        }
+        (policy, Hash::of(text.as_bytes()))
+    }
+
+    /// Which patterns of the allow list let a line run.
+    pub fn allowing(&self, line: &[u8], cwd: &Path) -> Vec<String> {
+        let account = self.policies.account();
+        let context = Context::new(
+            &cwd.to_string_lossy(),
+            &account.home.to_string_lossy(),
+            &account.name,
+        );
+        let line = classify::classify(line, &context);
+        let rules = self
+            .allowlist
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        rules
+            .iter()
+            .filter(
+                |rule| matches!(rule, Rule::Command(pattern) if pattern.strict(&line).is_some()),
+            )
+            .map(Rule::text)
+            .collect()
+    }
+}
+
+impl Judgement {
+    /// What the record says about the promised isolation.
+    pub fn isolation(&self) -> serde_json::Value {
+        json!({
+            "profile": self.plan.profile,
+            "workspace": self.plan.workspace,
+            "network": self.plan.network.mode,
+            "limits": self.plan.limits,
+            "degraded": self.plan.degraded,
+        })
+    }
+}
+
+impl Settings {
+    fn of(policy: &Policy) -> Settings {
+        Settings {
+            wait_ms: policy.wait.value.millis(),
+            ttl: i64::try_from(policy.ttl.value.millis() / 1000).unwrap_or(i64::MAX),
+            queue_limit: u64::from(policy.queue_limit.value),
+            inline: policy.inline.value,
+            on_ask: policy.on_ask.value.clone(),
+            on_failure: policy.on_failure.value,
+        }
+    }
+}
+
+/// Where a command would run.
+struct Surroundings {
+    workspace: PathBuf,
+    context: Context,
+}
+
+impl Surroundings {
+    fn of(submission: &Submission, account: &crate::account::Account) -> Result<Surroundings> {
+        let workspace = PathBuf::from(submission.workspace.as_os_str());
+        if !workspace.is_absolute() {
+            return Err(Error::Parameter("workspace is not absolute".to_owned()));
+        }
+        let home = submission
+            .env
+            .iter()
+            .find(|variable| variable.name.as_bytes() == b"HOME")
+            .map(|variable| PathBuf::from(variable.value.as_os_str()))
+            .filter(|home| home.is_absolute())
+            .unwrap_or_else(|| account.home.clone());
+        let mut context = Context::new(
+            &submission.cwd.as_path().to_string_lossy(),
+            &home.to_string_lossy(),
+            &account.name,
+        );
+        context.workspace = workspace.to_string_lossy().into_owned();
+        Ok(Surroundings { workspace, context })
+    }
+}
+
+fn classified(typed: &Typed, context: &Context) -> Classification {
+    match typed {
+        Typed::Line(line) => classify::classify(line.as_bytes(), context),
+        Typed::Argv(argv) => classify::classify_argv(argv, context),
+    }
+}
+
+/// What is executed.
+fn argv_of(typed: &Typed) -> Vec<ByteString> {
+    match typed {
+        Typed::Argv(argv) => argv.clone(),
+        Typed::Line(line) => vec!["/bin/sh".into(), "-c".into(), line.clone()],
+    }
+}
+
+/// The command as one line, as a person would type it.
+fn one_line(typed: &Typed) -> String {
+    match typed {
+        Typed::Line(line) => String::from_utf8_lossy(line.as_bytes()).into_owned(),
+        Typed::Argv(argv) => shell_words::join(
+            argv.iter()
+                .map(|word| String::from_utf8_lossy(word.as_bytes()).into_owned()),
+        ),
+    }
+}

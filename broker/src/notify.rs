@@ -1,0 +1,69 @@
+//! Telling the owner that somebody waits, by the command that the policy names.
+
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sjail_policy::risk::Risk;
+use sjail_policy::show;
+use tokio::sync::Semaphore;
+
+use crate::queue::Stored;
+
+/// So many of these commands run at once; more are left out, the queue shows them.
+static ROOM: std::sync::LazyLock<Arc<Semaphore>> =
+    std::sync::LazyLock::new(|| Arc::new(Semaphore::new(4)));
+/// One may take so long.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// So much of a command is told; the queue shows it whole.
+const SUMMARY: usize = 200;
+
+/// A request waits.
+pub fn asked(command: &[String], stored: &Stored) {
+    let summary = format!(
+        "sjail: {} wants to run ({}): {} · sjail queue show {}",
+        stored.body.agent.as_deref().unwrap_or(&stored.body.user),
+        stored.body.risk,
+        show::clipped(stored.body.redacted.command.as_bytes(), SUMMARY),
+        stored.id
+    );
+    run(command, &summary, &stored.id, stored.body.risk);
+}
+
+/// Something was refused that its owner should hear of.
+pub fn alert(command: &[String], id: &str, line: &str, risk: Risk) {
+    let summary = format!(
+        "sjail blocked ({risk}): {}",
+        show::clipped(line.as_bytes(), SUMMARY)
+    );
+    run(command, &summary, id, risk);
+}
+
+/// Runs the command, no shell between; `{summary}`, `{id}` and `{risk}` are filled in.
+fn run(command: &[String], summary: &str, id: &str, risk: Risk) {
+    let mut words = command.iter().map(|word| {
+        word.replace("{summary}", &show::inert(summary.as_bytes()))
+            .replace("{id}", id)
+            .replace("{risk}", risk.name())
+    });
+    let Some(program) = words.next() else { return };
+    let Ok(place) = Arc::clone(&ROOM).try_acquire_owned() else {
+        return;
+    };
+    let child = tokio::process::Command::new(program)
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn();
+    match child {
+        Ok(mut child) => {
+            tokio::spawn(async move {
+                let _ = tokio::time::timeout(PATIENCE, child.wait()).await;
+                drop(place);
+            });
+        }
+        Err(error) => eprintln!("sjail-broker: on_ask cannot be run: {error}"),
+    }
+}

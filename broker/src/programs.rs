@@ -1,0 +1,123 @@
+//! The files that a command runs, as far as they can be known before it does: what
+//! an approval is tied to.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use sjail_policy::classify::{Classification, SimpleCommand};
+use sjail_policy::effect::Action;
+use sjail_policy::plan::Plan;
+use sjail_policy::wire::request::Typed;
+
+/// Programs whose first plain argument is a file of instructions to them.
+const INTERPRETERS: [&str; 22] = [
+    "sh",
+    "bash",
+    "dash",
+    "zsh",
+    "ksh",
+    "fish",
+    "python",
+    "python2",
+    "python3",
+    "perl",
+    "ruby",
+    "node",
+    "nodejs",
+    "deno",
+    "bun",
+    "php",
+    "lua",
+    "Rscript",
+    "tclsh",
+    "osascript",
+    "source",
+    ".",
+];
+
+/// So many files are bound at most; a line with more is asked about all the same.
+const MOST: usize = 32;
+
+/// The files behind the programs and scripts of a line.
+pub fn files(line: &Classification, plan: &Plan, typed: &Typed) -> Vec<PathBuf> {
+    let places = Places::of(plan);
+    let mut found = Vec::new();
+    let mut add = |path: Option<PathBuf>| {
+        if let Some(path) = path
+            && !found.contains(&path)
+            && found.len() < MOST
+        {
+            found.push(path);
+        }
+    };
+    if let Typed::Argv(argv) = typed {
+        add(argv
+            .first()
+            .and_then(|program| places.program(program.as_os_str())));
+    }
+    for command in &line.commands {
+        if !command.program.builtin && !command.program.defined_here {
+            add(places.program(OsStr::new(&command.program.typed)));
+        }
+        add(script(command, &places));
+        for effect in &command.effects {
+            if let Action::Runs { program } = &effect.action {
+                add(places.file(Path::new(program)));
+            }
+        }
+    }
+    found
+}
+
+/// The script that an interpreter is given.
+fn script(command: &SimpleCommand, places: &Places<'_>) -> Option<PathBuf> {
+    if !INTERPRETERS.contains(&command.program.name.as_str()) {
+        return None;
+    }
+    let argument = command
+        .argv
+        .iter()
+        .skip(1)
+        .find(|argument| !argument.text.starts_with('-'))?;
+    places.file(Path::new(&argument.text))
+}
+
+struct Places<'a> {
+    cwd: &'a Path,
+    path: Vec<&'a Path>,
+}
+
+impl<'a> Places<'a> {
+    fn of(plan: &'a Plan) -> Places<'a> {
+        let path = plan
+            .command
+            .env
+            .iter()
+            .find(|variable| variable.name.as_bytes() == b"PATH")
+            .map(|variable| variable.value.as_bytes())
+            .unwrap_or_default();
+        Places {
+            cwd: plan.command.cwd.as_path(),
+            path: path
+                .split(|byte| *byte == b':')
+                .map(|folder| Path::new(OsStr::from_bytes(folder)))
+                .collect(),
+        }
+    }
+
+    fn program(&self, name: &OsStr) -> Option<PathBuf> {
+        if name.as_bytes().contains(&b'/') {
+            return self.file(Path::new(name));
+        }
+        self.path
+            .iter()
+            .map(|folder| folder.join(name))
+            .find(|path| path.is_file())
+    }
+
+    fn file(&self, path: &Path) -> Option<PathBuf> {
+        let path = self.cwd.join(path);
+        path.is_file().then_some(path)
+    }
+}

@@ -1,0 +1,32 @@
+//! Sessions that an operator registered: only such a one is more than a claim.
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::audit::ledger::Ledger;
+use crate::audit::record::{Entry, Event};
+use crate::error::{Error, Result};
+
+/// Registers a session under a role.
+pub fn register(ledger: &mut Ledger, name: &str, role: &str, by: &str, now: i64) -> Result<()> {
+    ledger
+        .connection()
+        .execute(
+            "INSERT INTO session (name, role, registered, by) VALUES (?1, ?2, ?3, ?4) \
+             ON CONFLICT (name) DO UPDATE SET role = ?2, registered = ?3, by = ?4",
+            params![name, role, now, by],
+        )
+        .map_err(Error::database("register a session"))?;
+    let mut entry = Entry::new(Event::Session);
+    entry.session = Some(name.to_owned());
+    entry.approver = Some(by.to_owned());
+    ledger.append(entry.detail(&serde_json::json!({ "role": role })))?;
+    Ok(())
+}
+
+/// The role of a session, if an operator gave it one.
+pub fn role(connection: &Connection, name: &str) -> Result<Option<String>> {
+    connection
+        .prepare_cached("SELECT role FROM session WHERE name = ?1")
+        .and_then(|mut statement| statement.query_row([name], |row| row.get(0)).optional())
+        .map_err(Error::database("look for a session"))
+}

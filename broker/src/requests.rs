@@ -1,0 +1,124 @@
+//! `io.sjail.Broker`: what whoever runs commands says. Submitting has a file of its
+//! own, [`crate::submit`].
+
+use sjail_policy::redact::Redactor;
+use sjail_policy::wire::request as wire;
+use sjail_policy::wire::{Call, PROTOCOL};
+
+use crate::error::Error;
+use crate::introspect::unknown_method;
+use crate::outcome;
+use crate::queue::request;
+use crate::server::Visit;
+use crate::service::{Failure, parameters};
+use crate::submit;
+
+/// The most characters of a claimed name.
+const NAME: usize = 200;
+
+/// Answers one call.
+pub async fn answer(visit: &mut Visit, call: Call) -> Result<(), Failure> {
+    match call.method.as_str() {
+        wire::SUBMIT => {
+            let submission = checked(parameters(&call)?)?;
+            submit::submit(visit, submission, call.more).await
+        }
+        wire::CHECK => {
+            let submission = checked(parameters(&call)?)?;
+            submit::check(visit, submission).await
+        }
+        wire::STATUS => status(visit, parameters(&call)?).await,
+        wire::OUTCOME => tell_outcome(visit, parameters(&call)?).await,
+        _ => {
+            let (name, parameters) = unknown_method(visit.door, &call.method);
+            Err(Failure::Named(name, parameters))
+        }
+    }
+}
+
+/// A submission whose form is right.
+fn checked(submission: wire::Submission) -> Result<wire::Submission, Failure> {
+    if submission.protocol != PROTOCOL {
+        return Err(Failure::Named(
+            wire::ERROR_VERSION,
+            serde_json::json!({ "broker": PROTOCOL, "caller": submission.protocol }),
+        ));
+    }
+    let wrong = |parameter: &str| Err(Error::Parameter(parameter.to_owned()).into());
+    if !submission.cwd.as_bytes().starts_with(b"/") {
+        return wrong("cwd is not absolute");
+    }
+    match &submission.command {
+        Some(wire::Typed::Argv(argv)) if argv.is_empty() => return wrong("argv is empty"),
+        None if submission.approval.is_none() => return wrong("command is missing"),
+        _ => {}
+    }
+    for name in [&submission.agent, &submission.session]
+        .into_iter()
+        .flatten()
+    {
+        if name.is_empty() || name.chars().count() > NAME {
+            return wrong("agent and session have 1 to 200 characters");
+        }
+    }
+    Ok(submission)
+}
+
+async fn status(visit: &mut Visit, wanted: wire::StatusOf) -> Result<(), Failure> {
+    let uid = visit.peer.uid;
+    let id = wanted.id.clone();
+    let stored = visit
+        .service
+        .readers
+        .read(move |connection| request::find(connection, &id))
+        .await
+        .ok()
+        .filter(|stored| stored.uid == uid);
+    let Some(stored) = stored else {
+        return Err(unknown_id(&wanted.id));
+    };
+    let reply = wire::Status {
+        id: stored.id,
+        status: stored.status.name().to_owned(),
+        note: stored.note,
+    };
+    visit.connection.reply(&reply).await?;
+    Ok(())
+}
+
+async fn tell_outcome(visit: &mut Visit, told: wire::Outcome) -> Result<(), Failure> {
+    let uid = visit.peer.uid;
+    let id = told.id.clone();
+    // Whoever ran it has taken out the values it knows; tokens show by their shape.
+    let outcome = redacted(told);
+    let result = visit
+        .service
+        .writer
+        .write(move |ledger| outcome::record(ledger, uid, &outcome))
+        .await;
+    match result {
+        Ok(seq) => {
+            let seq = seq.unsigned_abs();
+            visit.connection.reply(&wire::Recorded { seq }).await?;
+            Ok(())
+        }
+        Err(Error::NotFound { .. }) => Err(unknown_id(&id)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// An outcome without tokens in its output.
+pub fn redacted(mut outcome: wire::Outcome) -> wire::Outcome {
+    let redactor = Redactor::new(&[]);
+    for output in [&mut outcome.output_head, &mut outcome.output_tail]
+        .into_iter()
+        .flatten()
+    {
+        *output = redactor.redact(output.as_bytes()).into();
+    }
+    outcome
+}
+
+fn unknown_id(id: &str) -> Failure {
+    Failure::Named(wire::ERROR_UNKNOWN_ID, serde_json::json!({ "id": id }))
+}

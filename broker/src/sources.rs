@@ -1,0 +1,446 @@
+//! The policy files: read when they change, and the last good ones kept when a new
+//! one cannot be read.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sjail_policy::bytes::ByteString;
+use sjail_policy::config::{
+    self, CommandLine, Format, GroupMembers, Holder, HolderKind, Loaded, MAX_FILE, PolicyFile,
+    Sources, Trust, WorkspaceChoice, WorkspaceFile,
+};
+
+use crate::account::Account;
+use crate::audit::record::Hash;
+use crate::error::{Error, Result};
+
+/// The policy of the whole machine.
+const SYSTEM: &str = "/etc/sjail/policy.toml";
+/// So many put-together policies are remembered.
+const REMEMBERED: usize = 64;
+
+/// Puts policies together and remembers them.
+pub struct Policies {
+    account: Account,
+    machine_memory: Option<u64>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    known: HashMap<Hash, Arc<InForce>>,
+    good_system: Option<PolicyFile>,
+    good_user: Option<PolicyFile>,
+}
+
+/// A policy in force for one workspace and one command line.
+pub struct InForce {
+    /// What holds.
+    pub loaded: Loaded,
+    /// The hash of everything that it was made of.
+    pub hash: Hash,
+    /// What its owner should hear: a file that cannot be read.
+    pub problems: Vec<String>,
+}
+
+/// Why there is no policy.
+pub enum NoPolicy {
+    /// The command line would loosen what is locked, or makes no sense.
+    CommandLine(config::Error),
+    /// A file cannot be read or says what cannot be said.
+    File(Error),
+}
+
+impl Policies {
+    /// The policies of an account. Fails when what there is cannot be read: without a
+    /// policy nothing may start.
+    pub fn new(account: Account) -> Result<Policies> {
+        let policies = Policies {
+            machine_memory: machine_memory(),
+            state: Mutex::default(),
+            account,
+        };
+        let sources = Sources {
+            system: policies.trusted(Path::new(SYSTEM))?,
+            user: policies.trusted(&policies.user_file())?,
+            uid: policies.account.uid,
+            machine_memory: policies.machine_memory,
+            ..Sources::default()
+        };
+        config::load(&sources).map_err(|error| Error::Policy(error.to_string()))?;
+        let mut state = policies.lock();
+        (state.good_system, state.good_user) = (sources.system, sources.user);
+        drop(state);
+        Ok(policies)
+    }
+
+    /// Whose policies they are.
+    pub fn account(&self) -> &Account {
+        &self.account
+    }
+
+    fn user_file(&self) -> PathBuf {
+        self.account.config.join("sjail/policy.toml")
+    }
+
+    /// The policy for a workspace under a command line.
+    pub fn load(
+        &self,
+        workspace: &Path,
+        options: &[ByteString],
+    ) -> std::result::Result<Arc<InForce>, NoPolicy> {
+        let command_line = command_line(options).map_err(NoPolicy::CommandLine)?;
+        let mut problems = Vec::new();
+        let mut sources = Sources {
+            system: self.trusted_or_last(Path::new(SYSTEM), &mut problems),
+            user: self.trusted_or_last(&self.user_file(), &mut problems),
+            workspace: workspace_files(workspace).map_err(NoPolicy::File)?,
+            command_line,
+            uid: self.account.uid,
+            machine_memory: self.machine_memory,
+        };
+        let hash = hash(&sources, options);
+        if problems.is_empty()
+            && let Some(known) = self.lock().known.get(&hash)
+        {
+            return Ok(Arc::clone(known));
+        }
+        let loaded = match self.check_files(&sources) {
+            Ok(()) => config::load(&sources),
+            Err(error) => {
+                problems.push(format!(
+                    "{error}; the former policy stays in force until it is mended"
+                ));
+                let state = self.lock();
+                sources.system.clone_from(&state.good_system);
+                sources.user.clone_from(&state.good_user);
+                drop(state);
+                config::load(&sources)
+            }
+        };
+        let loaded = loaded.map_err(|error| match error {
+            config::Error::Locked { .. } => NoPolicy::CommandLine(error),
+            other => NoPolicy::File(Error::Policy(other.to_string())),
+        })?;
+        let whole = problems.is_empty();
+        let in_force = Arc::new(InForce {
+            loaded,
+            hash: hash_of_good(hash, &problems),
+            problems,
+        });
+        if whole {
+            let mut state = self.lock();
+            if state.known.len() >= REMEMBERED {
+                state.known.clear();
+            }
+            state.known.insert(hash, Arc::clone(&in_force));
+            (state.good_system, state.good_user) = (sources.system, sources.user);
+        }
+        Ok(in_force)
+    }
+
+    /// Whether the system's and the user's file make a policy by themselves.
+    fn check_files(&self, sources: &Sources) -> std::result::Result<(), config::Error> {
+        let alone = Sources {
+            system: sources.system.clone(),
+            user: sources.user.clone(),
+            uid: sources.uid,
+            machine_memory: sources.machine_memory,
+            ..Sources::default()
+        };
+        config::load(&alone).map(|_| ())
+    }
+
+    fn trusted_or_last(&self, path: &Path, problems: &mut Vec<String>) -> Option<PolicyFile> {
+        match self.trusted(path) {
+            Ok(file) => file,
+            Err(error) => {
+                problems.push(format!(
+                    "{error}; the former policy stays in force until it is mended"
+                ));
+                let state = self.lock();
+                if path == Path::new(SYSTEM) {
+                    state.good_system.clone()
+                } else {
+                    state.good_user.clone()
+                }
+            }
+        }
+    }
+
+    /// A file that is obeyed as it stands, with everybody who could have written it.
+    fn trusted(&self, path: &Path) -> Result<Option<PolicyFile>> {
+        let Some(text) = read(path)? else {
+            return Ok(None);
+        };
+        let real = fs::canonicalize(path).map_err(Error::file("read", path))?;
+        let mut holders = Vec::new();
+        for (index, holder) in real.ancestors().enumerate() {
+            let metadata = fs::symlink_metadata(holder).map_err(Error::file("look at", holder))?;
+            holders.push(Holder {
+                path: holder.into(),
+                uid: metadata.uid(),
+                mode: metadata.mode(),
+                group: self.members(metadata.gid()),
+                kind: if index == 0 {
+                    HolderKind::File
+                } else {
+                    HolderKind::Folder
+                },
+            });
+        }
+        Ok(Some(PolicyFile {
+            path: path.into(),
+            text,
+            holders,
+        }))
+    }
+
+    /// Whether a group is its user's alone: root's, or the one that bears the user's
+    /// name and has no further members.
+    fn members(&self, gid: u32) -> GroupMembers {
+        if gid == 0 {
+            return GroupMembers::OwnerOnly;
+        }
+        let name = self.account.name.as_str();
+        let groups = fs::read_to_string("/etc/group").unwrap_or_default();
+        let own = groups.lines().any(|line| {
+            let fields: Vec<&str> = line.split(':').collect();
+            matches!(fields.as_slice(), [group, _, number, users]
+                if *group == name && number.parse() == Ok(gid) && (users.is_empty() || *users == name))
+        });
+        if own {
+            GroupMembers::OwnerOnly
+        } else {
+            GroupMembers::Others
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The options of a command line that policies know: `--net=host`, `--allow-degraded`.
+fn command_line(options: &[ByteString]) -> std::result::Result<CommandLine, config::Error> {
+    let mut line = CommandLine::default();
+    for option in options {
+        let bytes = option.as_bytes();
+        let (flag, value) = match bytes.iter().position(|byte| *byte == b'=') {
+            Some(at) => (&bytes[..at], bytes.get(at + 1..).unwrap_or_default()),
+            None => (bytes, &b""[..]),
+        };
+        if flag == b"--workspace" {
+            line.workspace = WorkspaceChoice::Said;
+            continue;
+        }
+        // Policies name options by their own spelling; what they do not know, they refuse.
+        let flag = FLAGS
+            .iter()
+            .find(|known| known.as_bytes() == flag)
+            .unwrap_or(&"(unknown option)");
+        line.push(flag, value)?;
+    }
+    Ok(line)
+}
+
+/// The options that may come over the wire.
+const FLAGS: [&str; 19] = [
+    "--profile",
+    "--ro",
+    "--rw",
+    "--bind",
+    "--hide",
+    "--net",
+    "--allow-host",
+    "--env",
+    "--allow-degraded",
+    "--memory",
+    "--cpu",
+    "--pids",
+    "--io-read",
+    "--io-write",
+    "--timeout",
+    "--max-output",
+    "--tmp-size",
+    "--wait",
+    "--dry-run",
+];
+
+fn workspace_files(workspace: &Path) -> Result<Vec<WorkspaceFile>> {
+    let mut files = Vec::new();
+    for (name, format) in [
+        ("sjail.toml", Format::Toml),
+        ("SANDBOX.md", Format::Markdown),
+    ] {
+        let path = workspace.join(name);
+        if let Some(text) = read(&path)? {
+            files.push(WorkspaceFile {
+                path: path.into(),
+                text,
+                format,
+                trust: Trust::Untrusted,
+            });
+        }
+    }
+    Ok(files)
+}
+
+/// A regular file's content, `None` where there is none.
+fn read(path: &Path) -> Result<Option<Vec<u8>>> {
+    let opened = File::options()
+        .read(true)
+        .custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY)
+        .open(path);
+    let file = match opened {
+        Ok(file) => file,
+        Err(error)
+            if matches!(
+                error.kind(),
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
+            ) =>
+        {
+            return Ok(None);
+        }
+        Err(source) => return Err(Error::file("read", path)(source)),
+    };
+    let metadata = file.metadata().map_err(Error::file("read", path))?;
+    if !metadata.is_file() {
+        let other = std::io::Error::other("it is not a regular file");
+        return Err(Error::file("read", path)(other));
+    }
+    let mut text = Vec::new();
+    // One byte more than allowed, so that whoever reads the text can say so.
+    file.take(MAX_FILE as u64 + 1)
+        .read_to_end(&mut text)
+        .map_err(Error::file("read", path))?;
+    Ok(Some(text))
+}
+
+/// The hash of everything that a policy is made of.
+fn hash(sources: &Sources, options: &[ByteString]) -> Hash {
+    let mut bytes = env!("CARGO_PKG_VERSION").as_bytes().to_vec();
+    let mut add = |piece: &[u8]| {
+        bytes.extend_from_slice(&(piece.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(piece);
+    };
+    for file in [&sources.system, &sources.user] {
+        match file {
+            Some(file) => {
+                add(file.path.as_bytes());
+                add(&file.text);
+                for holder in &file.holders {
+                    add(format!("{holder:?}").as_bytes());
+                }
+            }
+            None => add(b"-"),
+        }
+    }
+    for file in &sources.workspace {
+        add(file.path.as_bytes());
+        add(&file.text);
+        add(format!("{:?}", file.trust).as_bytes());
+    }
+    for option in options {
+        add(option.as_bytes());
+    }
+    Hash::of(&bytes)
+}
+
+/// While a broken file is kept out, what is in force is not what the files say.
+fn hash_of_good(hash: Hash, problems: &[String]) -> Hash {
+    if problems.is_empty() {
+        return hash;
+    }
+    Hash::of(format!("{hash} {}", problems.join("\n")).as_bytes())
+}
+
+/// Bytes of memory that the machine has.
+fn machine_memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn account(home: &Path) -> Account {
+        Account {
+            uid: nix::unistd::geteuid().as_raw(),
+            name: "ann".to_owned(),
+            home: home.to_owned(),
+            config: home.join(".config"),
+        }
+    }
+
+    fn write_policy(home: &Path, text: &str) {
+        let folder = home.join(".config/sjail");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("policy.toml"), text).unwrap();
+        for path in [
+            folder.clone(),
+            home.join(".config"),
+            folder.join("policy.toml"),
+        ] {
+            let mode = if path.is_dir() { 0o700 } else { 0o600 };
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_changed_policy_is_read_and_a_broken_one_keeps_the_former() {
+        let home = tempfile::tempdir().unwrap();
+        write_policy(home.path(), "[commands]\ndeny = [\"make\"]\n");
+        let policies = Policies::new(account(home.path())).unwrap();
+        let load = || policies.load(home.path(), &[]).ok().unwrap();
+        let first = load();
+        assert_eq!(first.loaded.policy.forbid.len(), 1);
+        assert!(Arc::ptr_eq(&first, &load()));
+        write_policy(home.path(), "[commands]\ndeny = [\"make\", \"cc\"]\n");
+        let second = load();
+        assert_eq!(second.loaded.policy.forbid.len(), 2);
+        assert_ne!(first.hash, second.hash);
+        write_policy(home.path(), "[commands\n");
+        let broken = load();
+        assert_eq!(broken.loaded.policy.forbid.len(), 2);
+        assert_eq!(broken.problems.len(), 1);
+        write_policy(home.path(), "[commands]\ndeny = [\"make\"]\n");
+        assert_eq!(load().hash, first.hash);
+    }
+
+    #[test]
+    fn nothing_starts_with_a_policy_that_cannot_be_read() {
+        let home = tempfile::tempdir().unwrap();
+        write_policy(home.path(), "[nonsense]\n");
+        assert!(matches!(
+            Policies::new(account(home.path())),
+            Err(Error::Policy(_))
+        ));
+    }
+
+    #[test]
+    fn a_locked_key_refuses_the_option() {
+        let home = tempfile::tempdir().unwrap();
+        write_policy(home.path(), "[lock]\nkeys = [\"network.mode\"]\n");
+        let policies = Policies::new(account(home.path())).unwrap();
+        assert!(matches!(
+            policies.load(home.path(), &["--net=host".into()]),
+            Err(NoPolicy::CommandLine(config::Error::Locked { .. }))
+        ));
+        assert!(matches!(
+            policies.load(home.path(), &["--no-broker".into()]),
+            Err(NoPolicy::CommandLine(_))
+        ));
+    }
+}

@@ -1,0 +1,711 @@
+//! The walk of one submission: judge, ask where a person must answer, record the
+//! intent, let it run.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::json;
+use sjail_policy::bytes::ByteString;
+use sjail_policy::config::OnFailure;
+use sjail_policy::redact::Redactor;
+use sjail_policy::wire::control::RequestStatus;
+use sjail_policy::wire::request::{
+    Answer, Approval, Asking, Binding, Checked, Place, Refusal, Run, Submission, Typed, Waiting,
+};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
+
+use crate::audit::record::{Entry, Event};
+use crate::binding::{kin, twin};
+use crate::error::{Error, Result};
+use crate::id;
+use crate::judge::{Judgement, Verdict};
+use crate::notify;
+use crate::peer::Home;
+use crate::process;
+use crate::queue::answer::{RunNote, Taken, note_run, take};
+use crate::queue::permit::{self, Used, Whereabouts};
+use crate::queue::request::{self, Asked, Body, New, Redacted, Stored};
+use crate::server::Visit;
+use crate::service::{Change, Failure, now};
+
+/// A command that changes while it waits is asked about again so many times.
+const ASKED_AGAIN: u32 = 3;
+
+/// Answers [`sjail_policy::wire::request::CHECK`].
+pub async fn check(visit: &mut Visit, submission: Submission) -> std::result::Result<(), Failure> {
+    let judgement = judge(visit, &submission).await?;
+    let (action, asks) = match judgement.verdict {
+        Verdict::Run(_) => ("execute", false),
+        Verdict::Ask(_) => ("queue_for_approval", true),
+        Verdict::Block => ("block", false),
+    };
+    let reply = Checked {
+        command: judgement.command,
+        risk_level: judgement.risk,
+        risk_reasons: judgement.reasons,
+        requires_approval: asks,
+        suggested_action: action.to_owned(),
+        rule: judgement.rule,
+    };
+    visit.connection.reply(&reply).await?;
+    Ok(())
+}
+
+/// Answers [`sjail_policy::wire::request::SUBMIT`].
+pub async fn submit(
+    visit: &mut Visit,
+    submission: Submission,
+    more: bool,
+) -> std::result::Result<(), Failure> {
+    if submission.approval.is_some() {
+        return run_approved(visit, submission, more).await;
+    }
+    let judgement = judge(visit, &submission).await?;
+    let case = Case {
+        redactor: Redactor::new(&submission.env),
+        submission,
+        judgement,
+        more,
+    };
+    match case.judgement.verdict {
+        Verdict::Block => block(visit, &case).await,
+        Verdict::Run(place) => run_at_once(visit, &case, place).await,
+        Verdict::Ask(place) => ask(visit, case, place).await,
+    }
+}
+
+async fn judge(visit: &Visit, submission: &Submission) -> Result<Judgement> {
+    visit.service.judge.judge(submission).await
+}
+
+/// One submission and what was found about it.
+struct Case {
+    submission: Submission,
+    judgement: Judgement,
+    redactor: Redactor,
+    /// Whether the caller takes several replies.
+    more: bool,
+}
+
+impl Case {
+    /// The record's fields that every record about this command shares.
+    fn entry(&self, visit: &Visit, event: Event) -> Entry {
+        let judgement = &self.judgement;
+        let mut entry = Entry::new(event);
+        let redacted = self.redacted();
+        entry.command = Some(redacted.command);
+        entry.argv = serde_json::to_string(&redacted.argv).ok();
+        entry.cwd = Some(String::from_utf8_lossy(self.submission.cwd.as_bytes()).into_owned());
+        entry.user = Some(visit.service.user_name(visit.peer.uid));
+        entry.agent.clone_from(&self.submission.agent);
+        entry.session.clone_from(&self.submission.session);
+        entry.risk = Some(judgement.risk.name().to_owned());
+        entry.reasons = serde_json::to_string(&judgement.reasons).ok();
+        entry.rule = Some(judgement.rule.clone());
+        entry.policy = Some(judgement.policy_hash.clone());
+        entry.isolation = Some(judgement.isolation().to_string());
+        let detail = json!({
+            "peer": visit.peer.describe(),
+            "options": self.submission.options,
+            "loosened": judgement.loosened,
+        });
+        entry.detail(&detail)
+    }
+
+    fn redacted(&self) -> Redacted {
+        Redacted {
+            command: self.redactor.redact_text(&self.judgement.command),
+            argv: self
+                .judgement
+                .plan
+                .command
+                .argv
+                .iter()
+                .map(|argument| ByteString::from(self.redactor.redact(argument.as_bytes())))
+                .collect(),
+        }
+    }
+
+    fn refusal(&self, id: String, message: String) -> Refusal {
+        Refusal {
+            id,
+            risk: self.judgement.risk,
+            reasons: self.judgement.reasons.clone(),
+            rule: self.judgement.rule.clone(),
+            message,
+        }
+    }
+
+    fn permission(&self, id: String, token: String, place: Place, decision: &str) -> Run {
+        Run {
+            id,
+            token,
+            risk: self.judgement.risk,
+            reasons: self.judgement.reasons.clone(),
+            decision: decision.to_owned(),
+            rule: self.judgement.rule.clone(),
+            place,
+            plan: self.judgement.plan.clone(),
+            binding: None,
+            approval: None,
+        }
+    }
+}
+
+async fn block(visit: &mut Visit, case: &Case) -> std::result::Result<(), Failure> {
+    let id = id::run()?;
+    let mut entry = case.entry(visit, Event::Decision);
+    entry.id = Some(id.clone());
+    entry.decision = Some("block".to_owned());
+    let alert = json!({
+        "alert": "blocked",
+        "message": format!("blocked: {}", case.redacted().command),
+        "rule": case.judgement.rule,
+    });
+    let recorded = visit
+        .service
+        .writer
+        .write(move |ledger| {
+            let alert_id = entry.id.clone();
+            ledger.append(entry)?;
+            let mut alarm = Entry::new(Event::Alert);
+            alarm.id = alert_id;
+            ledger.append(alarm.detail(&alert))
+        })
+        .await;
+    notify::alert(
+        &case.judgement.settings.on_ask,
+        &id,
+        &case.redacted().command,
+        case.judgement.risk,
+    );
+    let mut message = case.judgement.message.clone();
+    if let Err(error) = recorded {
+        message = format!("{message} (and it could not be recorded: {error})");
+    }
+    let refusal = case.refusal(id, message);
+    visit.connection.reply(&Answer::Blocked(refusal)).await?;
+    Ok(())
+}
+
+async fn run_at_once(
+    visit: &mut Visit,
+    case: &Case,
+    place: Place,
+) -> std::result::Result<(), Failure> {
+    let (id, token) = (id::run()?, id::token()?);
+    let decision = match place {
+        Place::Jail => "allow",
+        Place::Host => "elevated",
+    };
+    let mut entry = case.entry(visit, Event::Intent);
+    entry.id = Some(id.clone());
+    entry.decision = Some(decision.to_owned());
+    let note = RunNote {
+        token: token.clone(),
+        runner: visit.peer.id,
+    };
+    let uid = visit.peer.uid;
+    let (writer, run_id) = (visit.service.writer.clone(), id.clone());
+    let record = writer.write(move |ledger| {
+        let seq = ledger.append(entry)?;
+        note_run(ledger, &run_id, uid, &note, seq, now())?;
+        Ok(seq)
+    });
+    let run = Answer::Run(Box::new(case.permission(id, token, place, decision)));
+    if !case.more {
+        let recorded = recorded(case, record.await)?;
+        return permit_in_one(visit, run, &recorded).await;
+    }
+    // The jail is being built while the disk works; it starts nothing before the
+    // second reply.
+    let (recorded_as, told) = tokio::join!(record, visit.connection.reply_and_go_on(&run));
+    told?;
+    let answer = recorded(case, recorded_as)?;
+    visit.connection.reply(&answer).await?;
+    Ok(())
+}
+
+/// What is said when the intent is durable, or is not and the policy goes on.
+fn recorded(case: &Case, result: Result<i64>) -> Result<Answer> {
+    match result {
+        Ok(seq) => Ok(Answer::Recorded {
+            seq: Some(seq.unsigned_abs()),
+            alerts: case.judgement.alerts.clone(),
+        }),
+        Err(error) if case.judgement.settings.on_failure == OnFailure::Alert => {
+            let mut alerts = case.judgement.alerts.clone();
+            alerts.push(format!("this run is not in the audit log: {error}"));
+            Ok(Answer::Recorded { seq: None, alerts })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// A caller that takes one reply gets the permission when it is durable.
+async fn permit_in_one(
+    visit: &mut Visit,
+    run: Answer,
+    recorded: &Answer,
+) -> std::result::Result<(), Failure> {
+    let mut both = json!(run);
+    if let (Some(object), Answer::Recorded { seq, alerts }) = (both.as_object_mut(), recorded) {
+        object.insert("seq".to_owned(), json!(seq));
+        object.insert("alerts".to_owned(), json!(alerts));
+    }
+    visit.connection.reply(&both).await?;
+    Ok(())
+}
+
+/// Asks a person, waits as long as the caller wants, and lets run what was approved.
+async fn ask(visit: &mut Visit, case: Case, place: Place) -> std::result::Result<(), Failure> {
+    let mut case = case;
+    let mut changed = Vec::new();
+    for _ in 0..ASKED_AGAIN {
+        let binding = bind(visit, &case).await?;
+        let mut changes = visit.service.listen();
+        let asked = match put_in_queue(visit, &case, place, &binding, &changed).await? {
+            Put::Granted(run, answer) => return let_run(visit, &case, *run, answer).await,
+            Put::Full { waiting } => {
+                let message = format!(
+                    "the approval queue is full ({waiting} requests wait): answer or clear some with `sjail queue`"
+                );
+                let refusal = case.refusal(String::new(), message);
+                visit.connection.reply(&Answer::Blocked(refusal)).await?;
+                return Ok(());
+            }
+            Put::Waits(stored) => *stored,
+        };
+        match wait(visit, &case, &asked, &mut changes).await? {
+            Waited::Over => return Ok(()),
+            Waited::Approved => {}
+        }
+        match use_approval(visit, &mut case, &asked.id).await? {
+            Use::Over => return Ok(()),
+            Use::Drifted(what) => changed = what,
+        }
+    }
+    let message = "what would run changes faster than it can be answered".to_owned();
+    let refusal = case.refusal(String::new(), message);
+    visit.connection.reply(&Answer::Expired(refusal)).await?;
+    Ok(())
+}
+
+async fn bind(visit: &Visit, case: &Case) -> Result<Binding> {
+    let binder = visit.service.binder.clone();
+    let plan = &case.judgement.plan;
+    let argv = plan.command.argv.clone();
+    let env = plan.command.env.clone();
+    let cwd = PathBuf::from(case.submission.cwd.as_os_str());
+    let files = case.judgement.files.clone();
+    let policy = case.judgement.policy_hash.clone();
+    tokio::task::spawn_blocking(move || binder.bind(&argv, &cwd, &env, &files, &policy))
+        .await
+        .map_err(|_| Error::WriterGone)?
+}
+
+enum Put {
+    /// A standing permission covers it.
+    Granted(Box<Run>, Answer),
+    /// It waits.
+    Waits(Box<Stored>),
+    /// No room.
+    Full { waiting: u64 },
+}
+
+async fn put_in_queue(
+    visit: &Visit,
+    case: &Case,
+    place: Place,
+    binding: &Binding,
+    changed: &[String],
+) -> Result<Put> {
+    let judgement = &case.judgement;
+    let lineage = visit.peer.lineage();
+    let circle = process::circle(&lineage);
+    let uid = visit.peer.uid;
+    let here = Whereabouts {
+        uid,
+        kin: kin(uid, binding),
+        cwd: (binding.cwd.dev, binding.cwd.ino),
+        workspace: judgement.plan.workspace.path.as_bytes().to_vec(),
+        circle: circle.clone(),
+        session: case.submission.session.clone(),
+    };
+    let mut plan = judgement.plan.clone();
+    plan.command.env.clear();
+    let inline = judgement.settings.inline
+        && visit.peer.home == Home::Host
+        && visit.peer.terminal.is_some()
+        && circle.len() == 1;
+    let new = New {
+        uid,
+        twin: twin(uid, binding),
+        ttl: judgement.settings.ttl,
+        limit: judgement.settings.queue_limit,
+        entry: case.entry(visit, Event::Decision),
+        body: Body {
+            command: judgement.command.clone(),
+            typed: case.typed(),
+            argv: judgement.plan.command.argv.clone(),
+            redacted: case.redacted(),
+            cwd: case.submission.cwd.clone(),
+            workspace: judgement.plan.workspace.path.clone(),
+            options: case.submission.options.clone(),
+            risk: judgement.risk,
+            reasons: judgement.reasons.clone(),
+            rule: judgement.rule.clone(),
+            needs: judgement.needs.clone(),
+            changed: changed.to_vec(),
+            user: visit.service.user_name(uid),
+            agent: case.submission.agent.clone(),
+            session: case.submission.session.clone(),
+            peer: visit.peer.describe(),
+            requester: visit.peer.id,
+            circle,
+            inline,
+            place,
+            binding: binding.clone(),
+            always: judgement.always.clone(),
+        },
+        plan: Some(plan),
+    };
+    let grants = case.submission.asking == Asking::Policy;
+    let (run_id, token) = (id::run()?, id::token()?);
+    let note = RunNote {
+        token: token.clone(),
+        runner: visit.peer.id,
+    };
+    let mut intent = case.entry(visit, Event::Intent);
+    intent.id = Some(run_id.clone());
+    intent.decision = Some("granted".to_owned());
+    let granted_id = run_id.clone();
+    let outcome = visit
+        .service
+        .writer
+        .write(move |ledger| {
+            if grants && let Some(used) = permit::use_one(ledger, &here, now())? {
+                intent.approver = Some(used.approver.clone());
+                let seq = ledger.append(intent)?;
+                note_run(ledger, &granted_id, uid, &note, seq, now())?;
+                return Ok(Queued::Granted(used, seq));
+            }
+            request::ask(ledger, new, now()).map(Queued::Asked)
+        })
+        .await?;
+    match outcome {
+        Queued::Granted(used, seq) => {
+            let mut run = case.permission(run_id, token, place, "granted");
+            run.binding = Some(binding.clone());
+            run.approval = Some(Approval {
+                id: used.id,
+                approver: used.approver,
+                note: None,
+            });
+            let recorded = recorded(case, Ok(seq))?;
+            Ok(Put::Granted(Box::new(run), recorded))
+        }
+        Queued::Asked(Asked::New(stored)) => {
+            visit.service.tell(&stored);
+            notify::asked(&judgement.settings.on_ask, &stored);
+            Ok(Put::Waits(stored))
+        }
+        Queued::Asked(Asked::Same(stored)) => Ok(Put::Waits(stored)),
+        Queued::Asked(Asked::Full { waiting }) => Ok(Put::Full { waiting }),
+    }
+}
+
+enum Queued {
+    Granted(Used, i64),
+    Asked(Asked),
+}
+
+impl Case {
+    fn typed(&self) -> Typed {
+        match &self.submission.command {
+            Some(typed) => typed.clone(),
+            None => Typed::Argv(self.judgement.plan.command.argv.clone()),
+        }
+    }
+
+    fn waiting(&self, stored: &Stored) -> Waiting {
+        Waiting {
+            id: stored.id.clone(),
+            risk: stored.body.risk,
+            reasons: stored.body.reasons.clone(),
+            rule: stored.body.rule.clone(),
+            needs: stored.body.needs.clone(),
+            changed: stored.body.changed.clone(),
+            expires: stored.expires,
+            inline: stored.body.inline,
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        let wait = self.submission.wait_ms;
+        Duration::from_millis(wait.unwrap_or(self.judgement.settings.wait_ms))
+    }
+}
+
+enum Waited {
+    /// Somebody said yes.
+    Approved,
+    /// The caller has its answer.
+    Over,
+}
+
+async fn wait(
+    visit: &mut Visit,
+    case: &Case,
+    stored: &Stored,
+    changes: &mut Receiver<Change>,
+) -> std::result::Result<Waited, Failure> {
+    let waiting = case.waiting(stored);
+    let patience = case.patience();
+    if !case.more || patience.is_zero() {
+        visit.connection.reply(&Answer::Pending(waiting)).await?;
+        return Ok(Waited::Over);
+    }
+    visit
+        .connection
+        .reply_and_go_on(&Answer::Waiting(waiting.clone()))
+        .await?;
+    let until = Instant::now() + patience;
+    let lapses = Instant::now()
+        + Duration::from_secs(u64::try_from(stored.expires - now()).unwrap_or(0))
+        + Duration::from_millis(1100);
+    loop {
+        let status = tokio::select! {
+            change = changes.recv() => match change {
+                Ok(change) if change.id == stored.id => change.status,
+                Ok(_) => continue,
+                // Too many changes at once: the store knows.
+                Err(RecvError::Lagged(_)) => status_now(visit, &stored.id).await?,
+                Err(RecvError::Closed) => return Err(Error::WriterGone.into()),
+            },
+            end = visit.connection.hung_up() => return Err(end.into()),
+            () = tokio::time::sleep_until(lapses.min(until)) => {
+                if Instant::now() < lapses {
+                    visit.connection.reply(&Answer::Pending(waiting)).await?;
+                    return Ok(Waited::Over);
+                }
+                let lapsed = visit.service.writer.write(|ledger| request::expire(ledger, now())).await?;
+                for id in &lapsed {
+                    visit.service.tell_status(id, RequestStatus::Expired);
+                }
+                status_now(visit, &stored.id).await?
+            }
+        };
+        match status {
+            RequestStatus::Pending => {}
+            RequestStatus::Approved => return Ok(Waited::Approved),
+            other => {
+                refuse_by_status(visit, case, &stored.id, other).await?;
+                return Ok(Waited::Over);
+            }
+        }
+    }
+}
+
+async fn find(visit: &Visit, id: &str) -> Result<Stored> {
+    let id = id.to_owned();
+    visit
+        .service
+        .readers
+        .read(move |connection| request::find(connection, &id))
+        .await
+}
+
+async fn status_now(visit: &Visit, id: &str) -> Result<RequestStatus> {
+    Ok(find(visit, id).await?.status)
+}
+
+/// The answer for a request that cannot be used.
+async fn refuse_by_status(
+    visit: &mut Visit,
+    case: &Case,
+    id: &str,
+    status: RequestStatus,
+) -> std::result::Result<(), Failure> {
+    let stored = find(visit, id).await.ok();
+    let who = stored.as_ref().and_then(|stored| stored.approver.clone());
+    let note = stored.and_then(|stored| stored.note);
+    let because = note.map(|note| format!(": {note}")).unwrap_or_default();
+    let refusal = |message| case.refusal(id.to_owned(), message);
+    let answer = match status {
+        RequestStatus::Rejected => Answer::Rejected(refusal(format!(
+            "rejected by {}{because}",
+            who.as_deref().unwrap_or("its owner")
+        ))),
+        RequestStatus::Expired => Answer::Expired(refusal(format!(
+            "{id} has expired{because}: submit it again"
+        ))),
+        RequestStatus::Used => Answer::Blocked(refusal(format!(
+            "{id} was already used: an approval runs once"
+        ))),
+        RequestStatus::Pending | RequestStatus::Approved => {
+            Answer::Expired(refusal(format!("{id} is {}", status.name())))
+        }
+    };
+    visit.connection.reply(&answer).await?;
+    Ok(())
+}
+
+enum Use {
+    /// The caller has its answer.
+    Over,
+    /// What would run is not what was approved.
+    Drifted(Vec<String>),
+}
+
+/// Uses an approval: judged and bound afresh, so that it runs only what a person saw.
+async fn use_approval(
+    visit: &mut Visit,
+    case: &mut Case,
+    id: &str,
+) -> std::result::Result<Use, Failure> {
+    case.judgement = judge(visit, &case.submission).await?;
+    let place = match case.judgement.verdict {
+        Verdict::Block => {
+            block(visit, case).await?;
+            return Ok(Use::Over);
+        }
+        Verdict::Run(place) | Verdict::Ask(place) => place,
+    };
+    let binding = bind(visit, case).await?;
+    let token = id::token()?;
+    let note = RunNote {
+        token: token.clone(),
+        runner: visit.peer.id,
+    };
+    let intent = case.entry(visit, Event::Intent);
+    let (owned_id, uid, present) = (id.to_owned(), visit.peer.uid, binding.clone());
+    let taken = visit
+        .service
+        .writer
+        .write(move |ledger| take(ledger, &owned_id, uid, &present, &note, intent, now()))
+        .await;
+    match taken {
+        Ok(Taken::Run { stored, plan, seq }) => {
+            visit.service.tell_status(id, RequestStatus::Used);
+            let mut run = case.permission(id.to_owned(), token, place, "approved");
+            // What was shown is what runs, with the caller's own variables.
+            if let Some(mut plan) = plan {
+                plan.command
+                    .env
+                    .clone_from(&case.judgement.plan.command.env);
+                run.plan = *plan;
+            }
+            run.place = stored.body.place;
+            run.binding = Some(binding);
+            run.approval = Some(Approval {
+                id: id.to_owned(),
+                approver: stored.approver.clone().unwrap_or_default(),
+                note: stored.note.clone(),
+            });
+            let answer = recorded(case, Ok(seq))?;
+            let_run(visit, case, run, answer).await?;
+            Ok(Use::Over)
+        }
+        Ok(Taken::Drifted { changed, .. }) => {
+            visit.service.tell_status(id, RequestStatus::Expired);
+            Ok(Use::Drifted(changed))
+        }
+        Err(Error::WrongStatus { status, .. }) => {
+            let status = RequestStatus::parse(status).unwrap_or(RequestStatus::Expired);
+            if status == RequestStatus::Used && case.submission.approval.is_none() {
+                // Another caller with the very same command was first: ask anew.
+                return Ok(Use::Drifted(vec![
+                    "the approval was used by another run of the same command".to_owned(),
+                ]));
+            }
+            refuse_by_status(visit, case, id, status).await?;
+            Ok(Use::Over)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn let_run(
+    visit: &mut Visit,
+    case: &Case,
+    run: Run,
+    recorded: Answer,
+) -> std::result::Result<(), Failure> {
+    let run = Answer::Run(Box::new(run));
+    if !case.more {
+        return permit_in_one(visit, run, &recorded).await;
+    }
+    visit.connection.reply_and_go_on(&run).await?;
+    visit.connection.reply(&recorded).await?;
+    Ok(())
+}
+
+/// Runs what was approved under a name (`--approval`).
+async fn run_approved(
+    visit: &mut Visit,
+    submission: Submission,
+    more: bool,
+) -> std::result::Result<(), Failure> {
+    let mut submission = submission;
+    let id = submission.approval.clone().unwrap_or_default();
+    let uid = visit.peer.uid;
+    let stored = find(visit, &id)
+        .await
+        .ok()
+        .filter(|stored| stored.uid == uid);
+    if let Some(stored) = &stored {
+        // Alone, the name stands for the command; beside one, they must agree.
+        if submission.command.is_none() {
+            submission.command = Some(stored.body.typed.clone());
+        }
+        submission.options.clone_from(&stored.body.options);
+    }
+    let Some(stored) = stored.filter(|_| submission.command.is_some()) else {
+        let refusal = Refusal {
+            id: id.clone(),
+            risk: sjail_policy::risk::Risk::Dangerous,
+            reasons: Vec::new(),
+            rule: "--approval".to_owned(),
+            message: format!(
+                "no approval {id} is known: `sjail queue list --status all` shows them"
+            ),
+        };
+        visit.connection.reply(&Answer::Blocked(refusal)).await?;
+        return Ok(());
+    };
+    let judgement = judge(visit, &submission).await?;
+    let mut case = Case {
+        redactor: Redactor::new(&submission.env),
+        submission,
+        judgement,
+        more,
+    };
+    if stored.status == RequestStatus::Pending {
+        let mut changes = visit.service.listen();
+        // It may have been answered between the look and the listening.
+        let stored = find(visit, &id).await?;
+        if stored.status == RequestStatus::Pending {
+            match wait(visit, &case, &stored, &mut changes).await? {
+                Waited::Over => return Ok(()),
+                Waited::Approved => {}
+            }
+        }
+    }
+    match use_approval(visit, &mut case, &id).await? {
+        Use::Over => Ok(()),
+        Use::Drifted(changed) => {
+            let refusal = case.refusal(
+                id.clone(),
+                format!(
+                    "{id} was approved for something else, and is void now: {}; submit it again",
+                    changed.join("; ")
+                ),
+            );
+            visit.connection.reply(&Answer::Expired(refusal)).await?;
+            Ok(())
+        }
+    }
+}
