@@ -114,6 +114,20 @@ fn put(entry: &Mount, root: BorrowedFd<'_>, masks: &Masks, index: usize) -> Resu
             mount::copy(dest.as_fd(), Reach::Tree).at_item(Step::CloneMount, index)?,
             Reach::Tree,
         ),
+        What::Overlay(overlay) => (
+            mount::fresh(
+                c"overlay",
+                &[
+                    (c"userxattr", c""),
+                    (c"lowerdir", &overlay.lower),
+                    (c"upperdir", &overlay.upper),
+                    (c"workdir", &overlay.work),
+                ],
+                NO_SUID | NO_DEVICES,
+            )
+            .at_item(Step::Overlay, index)?,
+            Reach::One,
+        ),
         What::Held => (
             mount::copy(dest.as_fd(), Reach::Tree).at_item(Step::CloneMount, index)?,
             Reach::Tree,

@@ -1,5 +1,6 @@
 //! `sjail run`: from what was typed to the exit status.
 
+use sjail_policy::git_command;
 use sjail_policy::plan::{Access, CacheSource, Grant, Missing, Plan};
 
 use crate::caller::{self, Account, State};
@@ -46,28 +47,43 @@ fn attempt(args: &RunArgs, report: &mut Report) -> Result<Outcome, Error> {
     }
     let mut plan = request.plan;
     let state = State::of(&account);
-    let mut protection = protection(&mut plan, &state, report)?;
-    let host = host(account, &plan)?;
-
     let mut note = Noted::default();
+    let mut protection = protection(&mut plan, &state, report, &mut note)?;
+    let outcome = confine(args, &plan, account, report, &mut note, protection.as_mut());
+    if let Some(protection) = protection {
+        report.kept_away(protection.finish());
+    }
+    note.done();
+    outcome
+}
+
+/// Limits, layout, jail; what is noted of them is gone when this is over.
+fn confine(
+    args: &RunArgs,
+    plan: &Plan,
+    account: Account,
+    report: &mut Report,
+    note: &mut Noted,
+    protection: Option<&mut Protection>,
+) -> Result<Outcome, Error> {
+    let host = host(account, plan)?;
     let limits = Limits::prepare(
         &Wanted::of(&plan.limits),
         report.id().as_str(),
         &mut |folder| note.add(report.id(), Leftover::Group(folder.to_owned())),
     );
     if !limits.unheld().is_empty() {
-        report.unheld(&plan, limits.unheld())?;
+        report.unheld(plan, limits.unheld())?;
     }
-    let held = protection.as_ref().map_or_else(Vec::new, Protection::holds);
-    let layout = layout::prepare(&plan, &host, limits.rlimits(), &held)?;
+    let (held, copy) = match &protection {
+        Some(protection) => (protection.holds(), protection.copy()),
+        None => (Vec::new(), None),
+    };
+    let layout = layout::prepare(plan, &host, limits.rlimits(), &held, copy)?;
     report.prepared(&layout, &limits);
-    let outcome = spawn_and_watch(args, &plan, &layout, &limits, protection.as_mut());
-    if let Some(protection) = protection {
-        report.kept_away(protection.finish());
-    }
-    let removed = limits.remove();
-    if removed.is_ok() {
-        note.done();
+    let outcome = spawn_and_watch(args, plan, &layout, &limits, protection);
+    if limits.remove().is_err() {
+        note.stay();
     }
     outcome.map_err(|error| match error {
         Error::SetUp(failure) => Error::Step {
@@ -117,6 +133,7 @@ fn protection(
     plan: &mut Plan,
     state: &State,
     report: &mut Report,
+    note: &mut Noted,
 ) -> Result<Option<Protection>, Error> {
     let sandbox = state.sandbox(plan.workspace.path.as_path());
     let records = record::folder(state.path());
@@ -137,6 +154,12 @@ fn protection(
             access: Access::Rw,
             missing: Missing::Skip,
         });
+    }
+    if let Some(writer) = git_command::writer(&plan.command.argv) {
+        let folder = sandbox.join(format!("sjail-{}", report.id()));
+        protection.copy_for(&writer, &folder, &mut || {
+            note.add(report.id(), Leftover::Folder(folder.clone()))
+        })?;
     }
     protection.start(&records, &sandbox)?;
     Ok(Some(protection))
@@ -162,23 +185,31 @@ fn host(account: Account, plan: &Plan) -> Result<Host, Error> {
 /// What this run might leave behind should it be killed: written down when the first such
 /// thing is made, and hence usually never.
 #[derive(Default)]
-struct Noted(Option<Note>);
+struct Noted {
+    note: Option<Note>,
+    stays: bool,
+}
 
 impl Noted {
     fn add(&mut self, id: &RunId, leftover: Leftover) -> Result<(), crate::cleanup::Error> {
-        if self.0.is_none() {
+        if self.note.is_none() {
             let folder = RunFolder::open()?;
             folder.sweep();
-            self.0 = Some(folder.note(id.as_str())?);
+            self.note = Some(folder.note(id.as_str())?);
         }
-        match &mut self.0 {
+        match &mut self.note {
             Some(note) => note.add(&leftover),
             None => Ok(()),
         }
     }
 
+    /// Something could not be removed: the next start tries again.
+    fn stay(&mut self) {
+        self.stays = true;
+    }
+
     fn done(self) {
-        if let Some(note) = self.0 {
+        if let (Some(note), false) = (self.note, self.stays) {
             note.done();
         }
     }

@@ -56,6 +56,10 @@ fn act(failure: &Failure, layout: &Layout) -> String {
                 .map_or_else(String::new, |made| slashed(&made.path))
         ),
         Step::Destination => format!("opening {} in the jail to mount on it", dest()),
+        Step::Overlay => format!(
+            "making a copy of {} for a git command that writes git's configuration",
+            dest()
+        ),
         Step::Attach => format!("mounting {} in the jail", dest()),
         Step::Proc => "mounting the jail's own /proc".to_owned(),
         Step::Pts => "mounting the jail's own /dev/pts".to_owned(),
@@ -117,6 +121,9 @@ fn fix(step: Step, errno: Errno) -> Option<&'static str> {
         }
         (Step::Proc, Errno::EPERM) => {
             "parts of the host's /proc are masked, as in a container, so the kernel gives no fresh one; start the container with an unmasked /proc (--security-opt systempaths=unconfined)"
+        }
+        (Step::Overlay, _) => {
+            "this kernel gives no overlay to ordinary users (Linux 5.11 and newer do, on most file systems); run this one git command yourself, outside the jail"
         }
         (Step::SourceChanged, _) => {
             "it was replaced while the jail was being set up; run the command again"

@@ -33,6 +33,8 @@ pub enum Step {
     Link,
     /// Open the place where something is to be mounted.
     Destination,
+    /// Make an overlay, so that the command writes to a copy.
+    Overlay,
     /// Attach a mount at its destination.
     Attach,
     /// A fresh `/proc`.
@@ -93,7 +95,7 @@ pub enum Step {
 
 impl Step {
     /// Every step, in order; also the way back from the number on the wire.
-    pub const ALL: [Step; 41] = [
+    pub const ALL: [Step; 42] = [
         Step::ParentDeath,
         Step::IdMap,
         Step::Loopback,
@@ -107,6 +109,7 @@ impl Step {
         Step::File,
         Step::Link,
         Step::Destination,
+        Step::Overlay,
         Step::Attach,
         Step::Proc,
         Step::Pts,

@@ -5,6 +5,9 @@
 //! judged when it ends. Not recognising one is safe: it then meets the read-only
 //! configuration and fails. So whatever is unusual is not recognised.
 
+use crate::shell;
+use crate::shell::ast::{CommandKind, Ending};
+
 /// A git command that must write configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Writer {
@@ -26,10 +29,16 @@ pub enum Need {
     ConfigUnlessBranch(Vec<u8>),
 }
 
-/// Whether this argv is a git command that must write configuration.
+/// Whether this argv is a git command that must write configuration: by itself, or as
+/// the one simple command of a shell line.
 pub fn writer<A: AsRef<[u8]>>(argv: &[A]) -> Option<Writer> {
     let (program, args) = argv.split_first()?;
     let name = program.as_ref().rsplit(|byte| *byte == b'/').next()?;
+    if let (b"sh" | b"bash" | b"dash", [option, line]) = (name, args)
+        && option.as_ref() == b"-c"
+    {
+        return writer(&only_command(line.as_ref())?);
+    }
     if name != b"git" {
         return None;
     }
@@ -56,6 +65,29 @@ pub fn writer<A: AsRef<[u8]>>(argv: &[A]) -> Option<Writer> {
     let rest: Vec<&[u8]> = args.collect();
     let need = Args(&rest).need(command)?;
     Some(Writer { folders, need })
+}
+
+/// The words of a line that is one simple command without anything around it.
+fn only_command(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    // Nothing that this is for is long, and most lines that are have no git in them.
+    if line.len() > 4096 || !line.trim_ascii_start().starts_with(b"git ") {
+        return None;
+    }
+    let script = shell::parse(line);
+    let [list] = script.lists.as_slice() else {
+        return None;
+    };
+    let [command] = list.first.commands.as_slice() else {
+        return None;
+    };
+    let alone = list.rest.is_empty() && list.ending == Ending::Wait && command.redirects.is_empty();
+    let CommandKind::Simple(simple) = &command.kind else {
+        return None;
+    };
+    if !alone || !simple.assignments.is_empty() {
+        return None;
+    }
+    simple.words.iter().map(|word| word.literal()).collect()
 }
 
 /// The sub-commands of one git command that write configuration.
@@ -338,6 +370,26 @@ mod tests {
         ] {
             assert_eq!(need(line), None, "{line}");
         }
+    }
+
+    #[test]
+    fn a_line_with_one_command_counts_and_no_other() {
+        let of = |line: &str| writer(&["/bin/sh", "-c", line]).is_some();
+        assert!(of("git remote add origin 'https://h/x y'"));
+        for line in [
+            "git remote add a b; id",
+            "git remote add a b && id",
+            "git remote add a b | cat",
+            "git remote add a b &",
+            "git remote add a $(id)",
+            "git remote add a b >x",
+            "A=1 git remote add a b",
+            "(git remote add a b)",
+            "if git remote add a b; then id; fi",
+        ] {
+            assert!(!of(line), "{line}");
+        }
+        assert!(writer(&["/bin/sh", "-c", "git init", "x"]).is_none());
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::exec::Program;
 use crate::landlock::Rules;
 use crate::limits::rlimits::Rlimits;
 use crate::protect::Hold;
+use crate::protect::copy::Copy;
 use crate::sys::file::FileId;
 use crate::sys::mount::READ_ONLY;
 use tree::Tree;
@@ -135,6 +136,8 @@ pub enum What {
     /// The folder of the new root that is already there, so that it stays writable when
     /// the root becomes read-only; or a part of `/proc`, so that it becomes so itself.
     Itself,
+    /// A folder of the host, written to a copy of.
+    Overlay(Box<Overlay>),
     /// What is there, with everything mounted below it: a protected name, a folder on the
     /// way to one. Mounted last.
     Held,
@@ -146,6 +149,17 @@ pub enum What {
     Proc,
     /// The terminals of the jail.
     Pts,
+}
+
+/// The three folders of an overlay, as the kernel wants them.
+#[derive(Debug)]
+pub struct Overlay {
+    /// The host's folder.
+    pub lower: CString,
+    /// Where changes go.
+    pub upper: CString,
+    /// The overlay's own scratch.
+    pub work: CString,
 }
 
 /// The name of every jail: the host's own is nobody's business.
@@ -184,6 +198,7 @@ pub fn prepare(
     host: &Host,
     limits: Rlimits,
     held: &[(PathBuf, Hold)],
+    copy: Option<&Copy>,
 ) -> Result<Layout, Error> {
     let network = match plan.network.mode {
         NetworkMode::None => NetworkSpace::Own,
@@ -223,6 +238,17 @@ pub fn prepare(
     let size = plan.limits.tmp.map_or(USUAL_TMP, |size| size.bytes());
     let mut root = tree.finish(number(size), number((size / 4096).clamp(4096, 1 << 20)))?;
     root.mounts.extend(holds);
+    if let Some(copy) = copy {
+        root.mounts.push(Mount {
+            what: What::Overlay(Box::new(Overlay {
+                lower: tree::c_string(copy.lower())?,
+                upper: tree::c_string(&copy.upper())?,
+                work: tree::c_string(&copy.work())?,
+            })),
+            dest: tree::relative(copy.lower())?,
+            attributes: 0,
+        });
+    }
     Ok(Layout {
         network,
         uid_map: format!("{0} {0} 1\n", host.uid).into_bytes(),

@@ -17,6 +17,7 @@
 //!
 //! A repository that the command itself makes is judged, not forbidden.
 
+pub mod copy;
 pub mod finding;
 pub mod hold;
 pub mod holders;
@@ -35,13 +36,16 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use sjail_policy::git_command::Writer;
 use sjail_policy::plan::{Access, Plan};
 
+use crate::cleanup;
 use crate::result::RunId;
 use crate::spawn::Jail;
 use crate::supervise::{self, Notice};
 use crate::sys::directory::Kind;
 use crate::sys::pidfd;
+use copy::Copy;
 use finding::Finding;
 use judge::Court;
 use names::Names;
@@ -73,6 +77,11 @@ pub struct Protection {
     made: Vec<PathBuf>,
     /// Folders of git that the command writes to a copy of; they are judged elsewhere.
     copied: Vec<PathBuf>,
+    /// `.git` files that point into those, and where to.
+    pointers: Vec<(PathBuf, PathBuf)>,
+    /// A configuration that a command inside tried to write.
+    refused: Option<PathBuf>,
+    copy: Option<Copy>,
     watch: Option<Watch>,
     record: Option<Record>,
     findings: Vec<Finding>,
@@ -105,6 +114,17 @@ pub enum Error {
     /// The folders cannot be watched.
     #[error("watching the workspace for protected names failed: {}", .0.desc())]
     Watch(Errno),
+    /// The copy of a folder of git cannot be made.
+    #[error("making a copy of {} for a git command that writes git's configuration failed: {source}", path.display())]
+    Copy {
+        /// Which folder.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The copy cannot be noted for the case that sjail is killed.
+    #[error(transparent)]
+    Note(#[from] cleanup::Error),
     /// The record cannot be written.
     #[error("writing the record of protected names failed: {0}; is XDG_RUNTIME_DIR yours?")]
     Record(io::Error),
@@ -154,6 +174,9 @@ impl Protection {
             looked: Moment::now(),
             made: Vec::new(),
             copied: Vec::new(),
+            pointers: Vec::new(),
+            refused: None,
+            copy: None,
             start,
             watch: None,
             record: None,
@@ -180,11 +203,65 @@ impl Protection {
             .map(|git_dir| git_dir.path.as_path())
     }
 
-    /// Leaves a folder of git to somebody else: the command writes to a copy of it.
-    pub fn leave(&mut self, git_dir: &Path) {
-        self.held
-            .retain(|sighting| !sighting.path.starts_with(git_dir) || sighting.path == git_dir);
-        self.copied.push(git_dir.to_owned());
+    /// Lets the command write to a copy of a folder of git, if it is one that must write
+    /// its configuration. `folder` is the run's own, to be made.
+    pub fn copy_for<N>(&mut self, writer: &Writer, folder: &Path, note: N) -> Result<(), Error>
+    where
+        N: FnOnce() -> Result<(), cleanup::Error>,
+    {
+        let git_dirs: Vec<&Path> = self.git_dirs().collect();
+        let Some(git_dir) = copy::needed(writer, &self.search.cwd, &git_dirs) else {
+            return Ok(());
+        };
+        note()?;
+        let copy = Copy::begin(&git_dir, folder).map_err(|source| Error::Copy {
+            path: git_dir.clone(),
+            source,
+        })?;
+        self.held.retain(|held| !held.path.starts_with(&git_dir));
+        self.copied.push(git_dir);
+        self.free_pointers();
+        self.copy = Some(copy);
+        Ok(())
+    }
+
+    /// `git worktree remove` and `git submodule deinit` take working trees away, whose
+    /// `.git` files point into the copy. Where those point is looked at again at the end.
+    fn free_pointers(&mut self) {
+        let freed: Vec<(PathBuf, PathBuf)> = self
+            .held
+            .iter()
+            .filter(|held| held.role == Role::Pointer)
+            .filter(|held| held.path.parent() != Some(&self.search.workspace))
+            .filter_map(|held| Some((held.path.clone(), repository::pointed_to(&held.path)?)))
+            .filter(|(_, target)| self.copied.iter().any(|copied| target.starts_with(copied)))
+            .collect();
+        self.held.retain(|held| {
+            let of = |path: &Path| match held.role {
+                Role::Way => path.starts_with(&held.path),
+                _ => path == held.path,
+            };
+            !freed.iter().any(|(path, _)| of(path))
+        });
+        self.pointers = freed;
+    }
+
+    /// A freed pointer that leads elsewhere now was not changed by git.
+    fn check_pointers(&mut self) {
+        for (path, target) in self.pointers.clone() {
+            let there = std::fs::symlink_metadata(&path).is_ok();
+            if there && repository::pointed_to(&path).as_ref() != Some(&target) {
+                self.take(
+                    &path,
+                    "was changed during the run and would point git elsewhere",
+                );
+            }
+        }
+    }
+
+    /// The copy that the command writes to, if there is one.
+    pub fn copy(&self) -> Option<&Copy> {
+        self.copy.as_ref()
     }
 
     /// What the jail's set-up mounts on itself, in this order. Paths are the same inside
@@ -210,6 +287,12 @@ impl Protection {
 
     /// The last look, when every process of the jail is gone.
     pub fn finish(mut self) -> Report {
+        if let Some(copy) = self.copy.take() {
+            let mut findings = Vec::new();
+            copy.apply(self.court(), &mut findings);
+            self.findings.extend(findings);
+            self.check_pointers();
+        }
         let quiet = match &self.watch {
             Some(Watch::Signal(_)) => !self.watch.as_ref().is_some_and(Watch::happened),
             _ => false,
@@ -220,6 +303,12 @@ impl Protection {
         self.sweep();
         if let Some(record) = self.record.take() {
             record.done();
+        }
+        if let Some(config) = self.refused.take() {
+            self.findings.push(Finding::noted(
+                &config,
+                "is read-only in a long run; a git command that writes it works when it runs by itself: sjail run -- git remote add …, git config …, git branch -u …",
+            ));
         }
         Report {
             findings: self.findings,
@@ -266,6 +355,9 @@ impl Protection {
             looked: Moment::now(),
             made: Vec::new(),
             copied: Vec::new(),
+            pointers: Vec::new(),
+            refused: None,
+            copy: None,
             start,
             watch: None,
             record: None,
@@ -291,6 +383,7 @@ impl Protection {
         if let Some(jail) = jail {
             self.drop_bare(jail);
         }
+        self.notice_refusal(&git_dirs);
         let since = std::mem::replace(&mut self.looked, Moment::now());
         let mut now = self.search.again(&self.tops, &git_dirs, &self.copied);
         let mut new: Vec<PathBuf> = now.children.clone();
@@ -306,6 +399,18 @@ impl Protection {
             }
         }
         self.settle(now, jail);
+    }
+
+    /// A lock beside a closed configuration: git inside is about to be refused.
+    fn notice_refusal(&mut self, git_dirs: &[PathBuf]) {
+        if self.refused.is_some() {
+            return;
+        }
+        self.refused = git_dirs
+            .iter()
+            .filter(|git_dir| !self.is_made(git_dir))
+            .map(|git_dir| git_dir.join("config"))
+            .find(|config| std::fs::symlink_metadata(config.with_extension("lock")).is_ok());
     }
 
     /// Forgets what is no longer mounted, so that it counts as changed. The kernel says
@@ -367,7 +472,7 @@ impl Protection {
         let changed: Vec<Sighting> = now
             .mounted()
             .into_iter()
-            .filter(|sighting| !self.is_made(&sighting.path))
+            .filter(|sighting| !self.is_made(&sighting.path) && !self.is_elsewhere(&sighting.path))
             .filter(|sighting| {
                 !self
                     .held
@@ -418,7 +523,7 @@ impl Protection {
     fn on_changed(&mut self, changed: Vec<Sighting>, jail: Option<&Jail>) {
         let mut close = Vec::new();
         for sighting in changed {
-            match self.fate(&sighting) {
+            match self.fate(&sighting, jail) {
                 Fate::Leave => {}
                 Fate::Close => close.push(sighting),
                 Fate::Move(why) => self.take(&sighting.path, why),
@@ -450,14 +555,23 @@ impl Protection {
     }
 
     /// What becomes of a name that has appeared or is another file than it was.
-    fn fate(&self, sighting: &Sighting) -> Fate {
+    fn fate(&self, sighting: &Sighting, jail: Option<&Jail>) -> Fate {
         let known = self.was_known(&sighting.path);
+        let into_copy = || {
+            repository::pointed_to(&sighting.path)
+                .is_some_and(|target| self.copied.iter().any(|copied| target.starts_with(copied)))
+        };
         let sound_pointer = || {
             sighting.kind == Kind::File
                 && matches!(
                     repository::follow(&sighting.path, &self.search.workspace),
                     repository::Pointer::Inside(_)
                 )
+        };
+        let unfinished = || {
+            jail.is_some()
+                && sighting.kind == Kind::File
+                && repository::small(&sighting.path).is_some_and(|text| !text.ends_with(b"\n"))
         };
         match (sighting.role, known) {
             (Role::Way | Role::Target | Role::ForeignWorktree, true) | (Role::GitConfig, _) => {
@@ -466,7 +580,7 @@ impl Protection {
             (Role::Way | Role::Target | Role::ForeignWorktree, false) => Fate::Leave,
             (Role::GitHooks, _) if sighting.kind == Kind::Folder => Fate::Close,
             (Role::Pointer, true) if sound_pointer() => Fate::Close,
-            (Role::Pointer, false) if sound_pointer() => Fate::Leave,
+            (Role::Pointer, false) if unfinished() || into_copy() || sound_pointer() => Fate::Leave,
             (_, true) => Fate::Move("was replaced during the run, and sjail cannot tell by whom"),
             (_, false) => Fate::Move("appeared during the run and could run code on the host"),
         }
@@ -657,6 +771,12 @@ impl Protection {
             .sightings
             .iter()
             .any(|sighting| sighting.path == path)
+    }
+
+    /// Judged by other means: in a copied folder of git, or a pointer into one.
+    fn is_elsewhere(&self, path: &Path) -> bool {
+        self.copied.iter().any(|copied| path.starts_with(copied))
+            || self.pointers.iter().any(|(pointer, _)| pointer == path)
     }
 
     fn is_made(&self, path: &Path) -> bool {

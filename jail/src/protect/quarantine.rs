@@ -96,6 +96,11 @@ impl Quarantine {
     /// Takes a file, folder or link out of the workspace. The name itself is moved,
     /// whatever it is by then; links are never followed, on the way there either.
     pub fn take(&self, path: &Path, why: &str) -> Result<Item, Error> {
+        self.take_as(path, path, why)
+    }
+
+    /// Takes a file that would have come to stand at `wanted`.
+    pub fn take_as(&self, path: &Path, wanted: &Path, why: &str) -> Result<Item, Error> {
         let id = format!("q_{}", letters());
         let to = self.folder.join(&id);
         let failed = |source: io::Error| Error::Take {
@@ -105,7 +110,7 @@ impl Quarantine {
         };
         let item = Item {
             id: id.clone(),
-            path: ByteString::from(path),
+            path: ByteString::from(wanted),
             why: why.to_owned(),
             run: self.run.clone(),
             time: SystemTime::now()
@@ -117,10 +122,11 @@ impl Quarantine {
         builder.create(&to).map_err(failed)?;
         let about = serde_json::to_vec_pretty(&item).map_err(|e| failed(e.into()))?;
         fs::write(to.join("about.json"), about).map_err(failed)?;
-        let name = path.file_name().unwrap_or(OsStr::new("unnamed"));
+        let name = wanted.file_name().unwrap_or(OsStr::new("unnamed"));
+        let from = path.file_name().unwrap_or(name);
         let moved = parent_of(path)
             .map_err(io::Error::from)
-            .and_then(|folder| move_tree(&folder, name, &to.join(stored(name))));
+            .and_then(|folder| move_tree(&folder, from, &to.join(stored(name))));
         if let Err(source) = moved {
             let _ = fs::remove_dir_all(&to);
             return Err(failed(source));
@@ -136,7 +142,6 @@ impl Quarantine {
     /// Keeps bytes that are about to be replaced, under the name of the file they were in.
     pub fn keep(&self, path: &Path, bytes: &[u8], why: &str) -> Result<Item, Error> {
         let scratch = self.folder.join(format!(".kept-{}", letters()));
-        let name = path.file_name().unwrap_or(OsStr::new("unnamed"));
         let failed = |source: io::Error| Error::Take {
             path: path.to_owned(),
             to: self.folder.clone(),
@@ -144,14 +149,9 @@ impl Quarantine {
         };
         let mut builder = DirBuilder::new();
         builder.mode(0o700).recursive(true);
-        builder.create(&scratch).map_err(failed)?;
-        fs::write(scratch.join(name), bytes).map_err(failed)?;
-        let mut item = self.take(&scratch.join(name), why)?;
-        let _ = fs::remove_dir(&scratch);
-        item.path = ByteString::from(path);
-        let about = serde_json::to_vec_pretty(&item).map_err(|e| failed(e.into()))?;
-        fs::write(self.folder.join(&item.id).join("about.json"), about).map_err(failed)?;
-        Ok(item)
+        builder.create(&self.folder).map_err(failed)?;
+        fs::write(&scratch, bytes).map_err(failed)?;
+        self.take_as(&scratch, path, why)
     }
 }
 

@@ -65,14 +65,14 @@ pub fn follow(dot_git: &Path, workspace: &Path) -> Pointer {
 }
 
 /// The folder that a `.git` file names, absolute.
-fn pointed_to(dot_git: &Path) -> Option<PathBuf> {
+pub fn pointed_to(dot_git: &Path) -> Option<PathBuf> {
     let text = small(dot_git)?;
     let target = text.strip_prefix(b"gitdir:")?.trim_ascii();
     normal(&dot_git.parent()?.join(OsStr::from_bytes(target)))
 }
 
 /// The folder that a working tree's own folder of git shares with the others.
-fn shared(git_dir: &Path) -> Option<PathBuf> {
+pub fn shared(git_dir: &Path) -> Option<PathBuf> {
     let text = small(&git_dir.join("commondir"))?;
     normal(&git_dir.join(OsStr::from_bytes(text.trim_ascii())))
 }

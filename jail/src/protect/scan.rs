@@ -356,7 +356,11 @@ impl<'a> Look<'a> {
                         self.inventory.grants.push(git_dir.clone());
                         self.git_dir(&git_dir);
                     }
-                    Pointer::Refused(why) => self.inventory.notes.push(why),
+                    // Elsewhere a stale pointer is nobody's concern today.
+                    Pointer::Refused(why) if top == self.search.workspace => {
+                        self.inventory.notes.push(why);
+                    }
+                    Pointer::Refused(_) => {}
                 }
             }
         }

@@ -19,3 +19,4 @@ pub mod signal;
 pub mod socket;
 pub mod statx;
 pub mod tty;
+pub mod xattr;

@@ -100,19 +100,26 @@ pub fn fresh(kind: &CStr, options: &[(&CStr, &CStr)], attributes: u64) -> nix::R
     // Linux's numbers, which the libc crate does not name.
     const FSOPEN_CLOEXEC: u32 = 1;
     const FSMOUNT_CLOEXEC: u32 = 1;
+    const FSCONFIG_SET_FLAG: u32 = 0;
     const FSCONFIG_SET_STRING: u32 = 1;
     const FSCONFIG_CMD_CREATE: u32 = 6;
     // SAFETY: `kind` is NUL-terminated.
     let context = owned(unsafe { libc::syscall(libc::SYS_fsopen, kind.as_ptr(), FSOPEN_CLOEXEC) })?;
     for (key, value) in options {
-        // SAFETY: key and value are NUL-terminated and copied by the kernel.
+        // An option without a value is a flag.
+        let (command, value) = match value.is_empty() {
+            true => (FSCONFIG_SET_FLAG, std::ptr::null()),
+            false => (FSCONFIG_SET_STRING, value.as_ptr()),
+        };
+        // SAFETY: key and value are NUL-terminated (or null, for a flag) and copied by
+        // the kernel.
         let done = unsafe {
             libc::syscall(
                 libc::SYS_fsconfig,
                 context.as_raw_fd(),
-                FSCONFIG_SET_STRING,
+                command,
                 key.as_ptr(),
-                value.as_ptr(),
+                value,
                 0,
             )
         };
