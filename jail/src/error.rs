@@ -102,6 +102,31 @@ pub enum Error {
         /// Why not.
         error: std::io::Error,
     },
+    /// The pins of trusted policies could not be changed.
+    #[error("changing the trusted policies in {} failed: {error}", path.display())]
+    Trust {
+        /// The folder they are in.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// The workspace has no policy.
+    #[error("there is neither sjail.toml nor SANDBOX.md in {}: nothing to trust", path.display())]
+    NothingToTrust {
+        /// The workspace.
+        path: PathBuf,
+    },
+    /// Nobody can have read the policy.
+    #[error(
+        "trusting a policy needs somebody who reads it: run this on a terminal, or name the file's content with --hash SHA256"
+    )]
+    TrustNeedsTerminal,
+    /// Standard input or output broke.
+    #[error("reading or answering the questions failed: {error}")]
+    Stream {
+        /// Why.
+        error: std::io::Error,
+    },
     /// A path of the host could not be looked at.
     #[error("{} cannot be shown in the jail: {error}", path.display())]
     Look {

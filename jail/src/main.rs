@@ -10,16 +10,19 @@ mod channel;
 mod child;
 mod cleanup;
 mod cli;
+mod cmd;
 mod error;
 mod exec;
 mod exit;
 mod init;
+mod judge;
 mod landlock;
 mod layout;
 mod limits;
 mod mounts;
 mod outcome;
 mod output;
+mod programs;
 mod protect;
 mod report;
 mod request;
@@ -35,6 +38,7 @@ mod step;
 mod supervise;
 mod sys;
 mod terminal;
+mod trust;
 mod verify;
 mod workspace;
 
@@ -51,9 +55,14 @@ fn main() -> ExitCode {
         return ExitCode::from(Exit::Failed.code());
     }
     let mut words = std::env::args_os().skip(1);
-    match words.next() {
-        Some(word) if word == "run" => run(words.collect()),
-        _ => {
+    let name = words.next().unwrap_or_default();
+    let words: Vec<OsString> = words.collect();
+    if name == "run" {
+        return run(words);
+    }
+    match cmd::run(&name, &words) {
+        Some(status) => ExitCode::from(status),
+        None => {
             eprintln!("usage: sjail run [OPTIONS] -- PROGRAM [ARG]...");
             ExitCode::from(Exit::Failed.code())
         }

@@ -55,7 +55,7 @@ fn argv(args: &RunArgs) -> Result<Vec<ByteString>, Error> {
 }
 
 /// The flags that a policy knows, as it wants them.
-fn options(args: &RunArgs) -> Result<CommandLine, Error> {
+pub fn options(args: &RunArgs) -> Result<CommandLine, Error> {
     let mut options = CommandLine::default();
     if args.workspace.is_some() {
         options.workspace = WorkspaceChoice::Said;

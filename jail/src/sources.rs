@@ -8,12 +8,13 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use sjail_policy::config::{
-    CommandLine, Format, GroupMembers, Holder, HolderKind, MAX_FILE, PolicyFile, Sources, Trust,
+    CommandLine, Format, GroupMembers, Holder, HolderKind, MAX_FILE, PolicyFile, Sources,
     WorkspaceFile,
 };
 
-use crate::caller::Account;
+use crate::caller::{Account, State};
 use crate::error::Error;
+use crate::trust::TrustStore;
 
 /// The policy of the whole machine.
 const SYSTEM: &str = "/etc/sjail/policy.toml";
@@ -38,11 +39,12 @@ pub fn gather(
     ] {
         let path = workspace.join(name);
         if let Some((_, text)) = read(&path)? {
+            let trust = TrustStore::of(&State::of(account)).trust(&path, &text);
             sources.workspace.push(WorkspaceFile {
                 path: path.into(),
                 text,
                 format,
-                trust: Trust::Untrusted,
+                trust,
             });
         }
     }

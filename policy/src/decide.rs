@@ -177,6 +177,18 @@ pub fn decide(
     verdict.done(line)
 }
 
+/// Takes the trust from programs whose bare name leads elsewhere than to a trusted folder: the
+/// classifier cannot look, so whoever can does it before [`decide`]. `is_trusted` says whether
+/// the first program of that name along `PATH` is root's own.
+pub fn doubt_programs(line: &mut Classification, is_trusted: &dyn Fn(&str) -> bool) {
+    for command in &mut line.commands {
+        let program = &mut command.program;
+        if program.trusted && !program.builtin && !program.typed.contains('/') {
+            program.trusted = is_trusted(&program.typed);
+        }
+    }
+}
+
 /// A decision in the making: it can only become stricter.
 struct Verdict {
     action: Action,

@@ -58,6 +58,14 @@ impl Origin {
         }
     }
 
+    /// The file it came from, if it is one.
+    pub fn file(&self) -> Option<&str> {
+        match self {
+            Origin::File { path, .. } => Some(path),
+            Origin::Profile(_) | Origin::CommandLine(_) => None,
+        }
+    }
+
     /// Whether both came from the same file.
     pub fn same_file(&self, other: &Origin) -> bool {
         match (self, other) {

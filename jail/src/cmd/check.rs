@@ -1,0 +1,348 @@
+//! `sjail check`: what would happen to a command or a path, without touching either.
+
+use std::ffi::OsString;
+use std::io::{BufRead, Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use clap::{Parser, ValueEnum};
+use serde::{Deserialize, Serialize};
+use sjail_policy::access::{PathDecision, decide_path};
+use sjail_policy::check::{Answer, human};
+use sjail_policy::classify::Context;
+use sjail_policy::config::CommandLine;
+use sjail_policy::decide::{Action, Asking};
+use sjail_policy::rule::Operation;
+use sjail_policy::show::inert;
+
+use super::{Failure, print, print_json, read};
+use crate::caller::Account;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::judge::{Judge, Typed};
+
+/// Says what would happen to a command: exit status 0 it would run, 75 somebody would be asked,
+/// 77 it would be blocked.
+#[derive(Debug, Parser)]
+#[command(
+    name = "sjail check",
+    bin_name = "sjail check",
+    override_usage = "sjail check [OPTIONS] 'SHELL LINE'\n       sjail check [OPTIONS] -- PROGRAM [ARG]...\n       sjail check --path PATH --op read|write|edit\n       sjail check --jsonl < COMMANDS"
+)]
+struct CheckArgs {
+    /// Print the answer as JSON
+    #[arg(long)]
+    json: bool,
+    /// Read one JSON object with `command` a line, print one answer a line, in order
+    #[arg(long, conflicts_with_all = ["line", "command", "path"])]
+    jsonl: bool,
+    /// Ask about a path instead of a command
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["line", "command"])]
+    path: Option<OsString>,
+    /// What is to be done with the path
+    #[arg(long, value_name = "read|write|edit", value_enum, requires = "path")]
+    op: Option<Op>,
+    /// The project folder
+    #[arg(long, value_name = "DIR")]
+    workspace: Option<PathBuf>,
+    /// A line for the shell
+    #[arg(value_name = "SHELL LINE", conflicts_with = "command")]
+    line: Option<OsString>,
+    /// A program and its arguments
+    #[arg(last = true, value_name = "PROGRAM [ARG]...")]
+    command: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Op {
+    Read,
+    Write,
+    Edit,
+}
+
+/// Checks, and gives the exit status.
+pub fn run(words: &[OsString]) -> Result<u8, Failure> {
+    let args: CheckArgs = read(words)?;
+    let judge = Judge::here(
+        &Account::own(),
+        args.workspace.as_deref(),
+        CommandLine::default(),
+    )?;
+    if args.jsonl {
+        return each_line(&judge);
+    }
+    if let Some(path) = &args.path {
+        let operation = match args.op {
+            None | Some(Op::Read) => Operation::Read,
+            Some(Op::Write) => Operation::Write,
+            Some(Op::Edit) => Operation::Edit,
+        };
+        let decision = path_decision(&judge, path, operation)?;
+        match args.json {
+            true => print_json(&PathAnswer::of(&decision)),
+            false => print(&path_text(&decision)),
+        }
+        return Ok(status(decision.action));
+    }
+    let typed = match args.line {
+        Some(line) => Typed::Line(line),
+        None if args.command.is_empty() => return Err(Error::NoCommand.into()),
+        None => Typed::Argv(args.command),
+    };
+    let (line, decision) = judge.judge(&typed, &judge.context, Asking::Policy);
+    match args.json {
+        true => print_json(&Answer::new(&typed.line(), &line, &decision)),
+        false => print(&human(&typed.line(), &decision)),
+    }
+    Ok(status(decision.action))
+}
+
+fn status(action: Action) -> u8 {
+    match action {
+        Action::Execute => Exit::Success.code(),
+        Action::Ask => Exit::Pending.code(),
+        Action::Block => Exit::Blocked.code(),
+    }
+}
+
+/// The longest line of `--jsonl` that is read; one of more gets an answer that says so.
+const LONGEST: u64 = 4 << 20;
+
+/// One line of `--jsonl`.
+#[derive(Debug, Deserialize)]
+struct Question {
+    command: String,
+    #[serde(default, alias = "working_dir")]
+    cwd: Option<String>,
+    #[serde(default)]
+    context: Surroundings,
+}
+
+/// The shape in which other callers say where a command would run.
+#[derive(Debug, Default, Deserialize)]
+struct Surroundings {
+    #[serde(default)]
+    working_dir: Option<String>,
+    #[serde(default)]
+    user: Option<String>,
+}
+
+/// The answer to a line that is no question: never a pass.
+#[derive(Debug, Serialize)]
+struct NoAnswer {
+    command: Option<String>,
+    risk_level: &'static str,
+    risk_reasons: [&'static str; 1],
+    requires_approval: bool,
+    suggested_action: &'static str,
+    error: String,
+}
+
+fn each_line(judge: &Judge) -> Result<u8, Failure> {
+    let failed = |error| Error::Stream { error };
+    let mut input = std::io::stdin().lock();
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let count = input
+            .by_ref()
+            .take(LONGEST)
+            .read_until(b'\n', &mut line)
+            .map_err(failed)?;
+        if count == 0 {
+            break;
+        }
+        let whole = line.ends_with(b"\n") || count < LONGEST as usize;
+        if !whole {
+            skip_line(&mut input).map_err(failed)?;
+        }
+        if line.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        let answer = match whole {
+            true => answer(judge, &line),
+            false => no_answer(format!("the line is longer than {LONGEST} bytes")),
+        };
+        // Whoever stops reading wants no more answers.
+        let written = out
+            .write_all(answer.as_bytes())
+            .and_then(|()| out.write_all(b"\n"));
+        // Answers must not wait for further questions: the asker may be waiting for them.
+        let flushed = written.and_then(|()| {
+            if input_is_waiting(&mut input) {
+                Ok(())
+            } else {
+                out.flush()
+            }
+        });
+        match flushed {
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => break,
+            other => other.map_err(failed)?,
+        }
+    }
+    let _ = out.flush();
+    Ok(Exit::Success.code())
+}
+
+/// Whether more input has been read already.
+fn input_is_waiting(input: &mut std::io::StdinLock<'_>) -> bool {
+    // Only what is in the buffer: looking further would wait.
+    nix::poll::poll(
+        &mut [nix::poll::PollFd::new(
+            std::os::fd::AsFd::as_fd(input),
+            nix::poll::PollFlags::POLLIN,
+        )],
+        nix::poll::PollTimeout::ZERO,
+    )
+    .is_ok_and(|ready| ready > 0)
+}
+
+fn skip_line(input: &mut impl BufRead) -> std::io::Result<()> {
+    loop {
+        let buffer = input.fill_buf()?;
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        match buffer.iter().position(|byte| *byte == b'\n') {
+            Some(at) => {
+                input.consume(at + 1);
+                return Ok(());
+            }
+            None => {
+                let length = buffer.len();
+                input.consume(length);
+            }
+        }
+    }
+}
+
+fn answer(judge: &Judge, line: &[u8]) -> String {
+    let question: Question = match serde_json::from_slice(line) {
+        Ok(question) => question,
+        Err(error) => return no_answer(error.to_string()),
+    };
+    let mut context = judge.context.clone();
+    let cwd = question.cwd.or(question.context.working_dir);
+    if let Some(cwd) = cwd {
+        if !Path::new(&cwd).is_absolute() {
+            return no_answer("the working directory is not an absolute path".to_owned());
+        }
+        context.cwd = cwd;
+    }
+    if let Some(user) = question.context.user {
+        context.user = user;
+    }
+    answer_in(judge, &context, question.command)
+}
+
+fn answer_in(judge: &Judge, context: &Context, command: String) -> String {
+    let typed = Typed::Line(command.into());
+    let (line, decision) = judge.judge(&typed, context, Asking::Policy);
+    let answer = Answer::new(&typed.line(), &line, &decision);
+    serde_json::to_string(&answer).unwrap_or_else(|error| no_answer(error.to_string()))
+}
+
+fn no_answer(error: String) -> String {
+    let answer = NoAnswer {
+        command: None,
+        risk_level: "dangerous",
+        risk_reasons: ["The question was not understood"],
+        requires_approval: true,
+        suggested_action: "queue_for_approval",
+        error: inert(error.as_bytes()),
+    };
+    serde_json::to_string(&answer).unwrap_or_default()
+}
+
+/// The stricter of what is said about the path as typed and about where it leads.
+fn path_decision(
+    judge: &Judge,
+    typed: &OsString,
+    operation: Operation,
+) -> Result<PathDecision, Error> {
+    let typed_bytes = typed.as_bytes();
+    let decision = |path: &[u8]| decide_path(&judge.loaded.policy, path, operation, judge.bases());
+    let full = if typed_bytes.starts_with(b"~") || typed_bytes.starts_with(b"/") {
+        typed_bytes.to_vec()
+    } else {
+        let cwd = nix::unistd::getcwd().map_err(|errno| Error::Cwd { errno })?;
+        cwd.join(typed).into_os_string().into_vec()
+    };
+    let named = decision(&full);
+    let led = resolved(named.path.as_path()).map(|path| decision(path.as_os_str().as_bytes()));
+    Ok(match led {
+        Some(led) if led.action > named.action => led,
+        _ => named,
+    })
+}
+
+/// Where a path leads, links resolved; for one that does not exist, as far as it exists.
+fn resolved(path: &Path) -> Option<PathBuf> {
+    for existing in path.ancestors() {
+        if let Ok(real) = std::fs::canonicalize(existing) {
+            let rest = path.strip_prefix(existing).ok()?;
+            return Some(if rest.as_os_str().is_empty() {
+                real
+            } else {
+                real.join(rest)
+            });
+        }
+        // A link that leads nowhere would be made real by writing: what it names counts.
+        if let Ok(target) = std::fs::read_link(existing) {
+            let base = existing.parent()?;
+            return Some(base.join(target));
+        }
+    }
+    None
+}
+
+#[derive(Debug, Serialize)]
+struct PathAnswer<'a> {
+    path: String,
+    operation: &'static str,
+    allowed: bool,
+    requires_approval: bool,
+    suggested_action: &'static str,
+    rule: String,
+    decided_by: &'a sjail_policy::decide::DecidedBy,
+}
+
+impl<'a> PathAnswer<'a> {
+    fn of(decision: &'a PathDecision) -> Self {
+        Self {
+            path: String::from_utf8_lossy(decision.path.as_bytes()).into_owned(),
+            operation: decision.operation.name(),
+            allowed: decision.action == Action::Execute,
+            requires_approval: decision.action == Action::Ask,
+            suggested_action: decision.action.suggested(),
+            rule: decision.rule.to_string(),
+            decided_by: &decision.rule,
+        }
+    }
+}
+
+fn path_text(decision: &PathDecision) -> String {
+    let outcome = match decision.action {
+        Action::Execute => "allowed",
+        Action::Ask => "would ask",
+        Action::Block => "blocked",
+    };
+    format!(
+        "{} {}: {outcome}, by {}\n",
+        decision.operation.name(),
+        inert(decision.path.as_bytes()),
+        decision.rule
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_flags_are_consistent() {
+        CheckArgs::command().debug_assert();
+    }
+}

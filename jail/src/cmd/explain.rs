@@ -1,0 +1,65 @@
+//! `sjail explain`: every effective value and where it came from.
+
+use std::ffi::OsString;
+
+use clap::Parser;
+use sjail_policy::explain::{Detail, Explanation};
+
+use super::{Failure, print, print_json, read};
+use crate::caller::Account;
+use crate::cli::RunArgs;
+use crate::exit::Exit;
+use crate::judge::Judge;
+use crate::request;
+
+/// Says what holds for commands in this folder, and which file or option says so. Takes the
+/// options of `sjail run`, to show what they would change.
+#[derive(Debug, Parser)]
+#[command(
+    name = "sjail explain",
+    bin_name = "sjail explain",
+    override_usage = "sjail explain [--json] [--all] [OPTIONS OF RUN]",
+    mut_arg("json", |arg| arg.help("Print as JSON"))
+)]
+struct ExplainArgs {
+    /// Also the reason for each path, variable and name of the profile
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+/// Explains, and gives the exit status.
+pub fn run(words: &[OsString]) -> Result<u8, Failure> {
+    let args: ExplainArgs = read(words)?;
+    let account = Account::own();
+    let judge = Judge::here(
+        &account,
+        args.run.workspace.as_deref(),
+        request::options(&args.run)?,
+    )?;
+    let explanation = Explanation::of(&judge.loaded);
+    match args.run.json {
+        true => print_json(&explanation),
+        false => {
+            let detail = if args.all {
+                Detail::Reasons
+            } else {
+                Detail::Values
+            };
+            print(&explanation.human(detail));
+        }
+    }
+    Ok(Exit::Success.code())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_flags_are_consistent() {
+        ExplainArgs::command().debug_assert();
+    }
+}

@@ -1,0 +1,84 @@
+//! The sub-commands that look and explain, and run nothing.
+
+mod check;
+mod explain;
+mod policy;
+mod trust;
+
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+
+use clap::Parser;
+
+use crate::error::Error;
+use crate::exit::Exit;
+
+/// Runs the sub-command of that name, if there is one, and gives the exit status.
+pub fn run(name: &OsStr, words: &[OsString]) -> Option<u8> {
+    let run = match name.to_str()? {
+        "check" => check::run,
+        "explain" => explain::run,
+        "policy" => policy::run,
+        "trust" => trust::run,
+        _ => return None,
+    };
+    Some(run(words).unwrap_or_else(|failure| failure.said()))
+}
+
+/// Why a sub-command ends early.
+pub enum Failure {
+    /// Wrong usage, or help was asked for.
+    Usage(clap::Error),
+    /// Something could not be done.
+    Error(Error),
+}
+
+impl Failure {
+    fn said(self) -> u8 {
+        match self {
+            Failure::Usage(error) => {
+                let _ = error.print();
+                if error.use_stderr() {
+                    Exit::Failed.code()
+                } else {
+                    Exit::Success.code()
+                }
+            }
+            Failure::Error(error) => {
+                eprintln!("sjail: {error}");
+                error.exit().code()
+            }
+        }
+    }
+}
+
+impl<E: Into<Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Failure::Error(error.into())
+    }
+}
+
+/// Reads the words of a sub-command.
+fn read<T: Parser>(words: &[OsString]) -> Result<T, Failure> {
+    T::try_parse_from(std::iter::once(OsString::from("sjail")).chain(words.iter().cloned()))
+        .map_err(Failure::Usage)
+}
+
+/// Prints to standard output; a reader that has gone away is no error of ours.
+fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Prints a value as JSON, for people if they are looking.
+fn print_json(value: &impl serde::Serialize) {
+    use std::io::IsTerminal;
+    let text = if std::io::stdout().is_terminal() {
+        serde_json::to_string_pretty(value)
+    } else {
+        serde_json::to_string(value)
+    };
+    if let Ok(text) = text {
+        print(&format!("{text}\n"));
+    }
+}

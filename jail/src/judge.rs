@@ -1,0 +1,110 @@
+//! What a command is and what the policy says to it, in process.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use sjail_policy::classify::{Classification, Context, classify, classify_argv};
+use sjail_policy::config::{CommandLine, Loaded, load};
+use sjail_policy::decide::{Asking, Decision, decide, doubt_programs};
+use sjail_policy::rule::Bases;
+
+use crate::caller::Account;
+use crate::error::Error;
+use crate::programs;
+use crate::sources;
+use crate::workspace;
+
+/// A workspace that holds nothing: where there is no project, nothing is inside it.
+const NO_WORKSPACE: &str = "/.no-workspace";
+
+/// A command as typed.
+#[derive(Debug, Clone)]
+pub enum Typed {
+    /// A line for the shell.
+    Line(OsString),
+    /// A program and its arguments.
+    Argv(Vec<OsString>),
+}
+
+impl Typed {
+    /// The command as one line of bytes; the offsets in its classification point into it.
+    pub fn line(&self) -> Vec<u8> {
+        match self {
+            Typed::Line(line) => line.as_bytes().to_vec(),
+            Typed::Argv(argv) => argv.join(OsStr::new(" ")).as_bytes().to_vec(),
+        }
+    }
+}
+
+/// Judges commands by the policy of one place.
+#[derive(Debug)]
+pub struct Judge {
+    /// The policy.
+    pub loaded: Loaded,
+    /// Where commands would run.
+    pub context: Context,
+    home: PathBuf,
+    workspace: PathBuf,
+    path: OsString,
+}
+
+impl Judge {
+    /// The judge for the working folder. Where the project would be the whole home or the
+    /// whole machine there is none, and everything is outside it.
+    pub fn here(
+        account: &Account,
+        named: Option<&Path>,
+        options: CommandLine,
+    ) -> Result<Judge, Error> {
+        let (cwd, workspace) = match workspace::find(named, &account.home) {
+            Ok(found) => (found.cwd, found.workspace),
+            Err(Error::WorkspaceTooWide { path }) => {
+                let cwd = nix::unistd::getcwd().unwrap_or(path);
+                (cwd, PathBuf::from(NO_WORKSPACE))
+            }
+            Err(error) => return Err(error),
+        };
+        let loaded = load(&sources::gather(account, &workspace, options)?)?;
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let mut context = Context::new(&text(&cwd), &text(&account.home), &account.name);
+        context.workspace = text(&workspace);
+        Ok(Judge {
+            loaded,
+            context,
+            home: account.home.clone(),
+            workspace,
+            path: std::env::var_os("PATH").unwrap_or_default(),
+        })
+    }
+
+    /// What `~` and relative paths of rules mean.
+    pub fn bases(&self) -> Bases<'_> {
+        Bases {
+            home: self.home.as_os_str().as_bytes(),
+            workspace: self.workspace.as_os_str().as_bytes(),
+        }
+    }
+
+    /// What a command is, and what happens to it.
+    pub fn judge(
+        &self,
+        typed: &Typed,
+        context: &Context,
+        asking: Asking,
+    ) -> (Classification, Decision) {
+        let mut line = match typed {
+            Typed::Line(line) => classify(line.as_bytes(), context),
+            Typed::Argv(argv) => {
+                let argv: Vec<&[u8]> = argv.iter().map(|word| word.as_bytes()).collect();
+                classify_argv(&argv, context)
+            }
+        };
+        if !self.loaded.policy.allow.is_empty() || !self.loaded.policy.elevated_patterns.is_empty()
+        {
+            doubt_programs(&mut line, &|name| programs::is_trusted(&self.path, name));
+        }
+        let decision = decide(&line, &self.loaded.policy, self.bases(), asking);
+        (line, decision)
+    }
+}

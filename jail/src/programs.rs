@@ -1,0 +1,60 @@
+//! Which file a program's name leads to, and whether anybody but root can have put it there.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+/// Whether the first program of that name along `PATH` is root's, in folders of root's: then
+/// it is what its name says. A name that is found nowhere is not.
+pub fn is_trusted(path: &OsStr, name: &str) -> bool {
+    let found = std::env::split_paths(path)
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join(name))
+        .find(|file| is_executable(file));
+    found.is_some_and(|file| is_roots(&file))
+}
+
+fn is_executable(file: &Path) -> bool {
+    fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+/// The file that links lead to, and every folder above it, are root's and closed to others.
+fn is_roots(file: &Path) -> bool {
+    let Ok(real) = fs::canonicalize(file) else {
+        return false;
+    };
+    let closed = |path: &Path| {
+        fs::symlink_metadata(path).is_ok_and(|meta| meta.uid() == 0 && meta.mode() & 0o022 == 0)
+    };
+    real.ancestors().all(closed)
+        && file.parent().is_some_and(|folder| {
+            folder
+                .ancestors()
+                .all(|path| fs::symlink_metadata(path).is_ok_and(|meta| meta.uid() == 0))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_first_one_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = folder.path().join("ls");
+        fs::write(&own, "#!/bin/sh\n").unwrap();
+        fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).unwrap();
+        let both = std::env::join_paths([folder.path(), Path::new("/usr/bin"), Path::new("/bin")])
+            .unwrap();
+        assert!(is_trusted(OsStr::new("/usr/bin:/bin"), "ls"));
+        fs::set_permissions(&own, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(!is_trusted(&both, "ls"));
+        assert!(!is_trusted(
+            OsStr::new("/usr/bin:/bin"),
+            "no-such-program-here"
+        ));
+        assert!(!is_trusted(OsStr::new("usr/bin:."), "ls"));
+    }
+}
