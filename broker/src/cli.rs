@@ -5,7 +5,13 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
+use sjail_policy::wire::control;
+
+use crate::client::Client;
+use crate::cmd;
 use crate::daemon::{self, Options};
+use crate::error::{Error, Result};
+use crate::paths::Places;
 
 /// Decisions, approvals and the audit log of sjail.
 #[derive(Debug, Parser)]
@@ -26,10 +32,23 @@ enum Verb {
         #[arg(long)]
         detach: bool,
     },
+    /// End the broker of this account
+    Stop,
+    /// See and answer requests
+    #[command(subcommand)]
+    Queue(cmd::queue::Queue),
+    /// Read and check the audit log
+    #[command(subcommand)]
+    Audit(cmd::audit::Audit),
+    /// Patterns that run without being asked about
+    #[command(subcommand)]
+    Allowlist(cmd::allowlist::Allowlist),
 }
 
 /// Wrong usage, or something could not be done.
 const FAILED: u8 = 125;
+/// Refused.
+const BLOCKED: u8 = 77;
 
 /// Reads the words and does what they say.
 pub fn main() -> ExitCode {
@@ -51,14 +70,37 @@ pub fn main() -> ExitCode {
             })
             .map(|()| 0)
         }
+        Verb::Stop => stop(),
+        Verb::Queue(verb) => cmd::queue::run(verb),
+        Verb::Audit(verb) => cmd::audit::run(verb),
+        Verb::Allowlist(verb) => cmd::allowlist::run(verb),
     };
     match result {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("sjail-broker: {error}");
-            ExitCode::from(FAILED)
+            eprintln!("sjail: {error}");
+            ExitCode::from(code_of(&error))
         }
     }
+}
+
+/// What is refused is told apart from what went wrong.
+fn code_of(error: &Error) -> u8 {
+    match error {
+        Error::Refused(_) | Error::BadPattern(_) => BLOCKED,
+        Error::NotFound { .. } | Error::WrongStatus { .. } => 1,
+        _ => FAILED,
+    }
+}
+
+/// Ends the broker, if there is one.
+fn stop() -> Result<u8> {
+    let places = Places::prepare()?;
+    if std::os::unix::net::UnixStream::connect(places.control_socket()).is_err() {
+        return Ok(0);
+    }
+    let _: serde_json::Value = Client::connect()?.call(control::STOP, &serde_json::json!({}))?;
+    Ok(0)
 }
 
 /// A session of its own: what is typed at the caller's terminal is not for us, and

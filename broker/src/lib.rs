@@ -11,6 +11,8 @@ pub mod activation;
 pub mod audit;
 pub mod binding;
 pub mod cli;
+pub mod client;
+pub mod cmd;
 pub mod connection;
 pub mod control;
 pub mod daemon;

@@ -104,6 +104,19 @@ pub fn records(connection: &Connection, filter: &AuditFilter) -> Result<Vec<Reco
     Ok(found)
 }
 
+/// The record of that number.
+pub fn record(connection: &Connection, seq: i64) -> Result<Option<Record>> {
+    connection
+        .query_row(
+            &format!("SELECT {} FROM record WHERE seq = ?1", row::COLUMNS),
+            [seq],
+            |row| Ok(row::read(row).ok()),
+        )
+        .optional()
+        .map(Option::flatten)
+        .map_err(Error::database("read a record"))
+}
+
 /// Which records are looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {

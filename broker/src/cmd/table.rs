@@ -1,0 +1,78 @@
+//! Columns for people to read; nothing in them can act on a terminal.
+
+use sjail_policy::show;
+
+/// So much of a command stands in a table; the rest is counted, and shown by `show`.
+const COMMAND: usize = 120;
+
+/// Lines up cells; the last column takes what it needs.
+pub fn lines(header: &[&str], rows: &[Vec<String>]) -> String {
+    let mut widths: Vec<usize> = header.iter().map(|cell| cell.chars().count()).collect();
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let header: Vec<String> = header.iter().map(|cell| (*cell).to_owned()).collect();
+    let mut out = String::new();
+    for row in std::iter::once(&header).chain(rows) {
+        let mut line = String::new();
+        for (width, cell) in widths.iter().zip(row) {
+            line.push_str(cell);
+            let padding = width.saturating_sub(cell.chars().count()) + 2;
+            line.extend(std::iter::repeat_n(' ', padding));
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// A command on one line, inert; what is left out is said.
+pub fn command(text: &str) -> String {
+    show::clipped(text.as_bytes(), COMMAND)
+}
+
+/// Any other text, inert and whole.
+pub fn text(text: &str) -> String {
+    show::inert(text.as_bytes())
+}
+
+/// How long ago, or how long until: `3m`, `2h`, `5d`.
+pub fn span(seconds: i64) -> String {
+    let seconds = seconds.unsigned_abs();
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..86_400 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// A time in the local zone: `2026-02-25 10:31:07`.
+pub fn local(seconds: i64) -> String {
+    use chrono::TimeZone;
+    match chrono::Local.timestamp_opt(seconds, 0).single() {
+        Some(time) => time.format("%Y-%m-%d %H:%M:%S").to_string(),
+        None => seconds.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_and_stay_inert() {
+        let rows = vec![
+            vec!["a".to_owned(), text("x\u{1b}[2J")],
+            vec!["long".to_owned(), "y".to_owned()],
+        ];
+        assert_eq!(
+            lines(&["ID", "COMMAND"], &rows),
+            "ID    COMMAND\na     x\\x1b[2J\nlong  y\n"
+        );
+        assert_eq!(span(59), "59s");
+        assert_eq!(span(-7200), "2h");
+    }
+}
