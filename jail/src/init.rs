@@ -14,6 +14,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{Pid, getpgrp};
 
 use crate::channel::{FromJail, Inside, ToJail};
+use crate::sys::memory;
 use crate::sys::process::wait_any;
 use crate::sys::tty;
 
@@ -54,6 +55,8 @@ fn attend(channel: &Inside, command: &Command) -> nix::Result<()> {
     };
     channel.send(&started, Some(proc.as_fd()))?;
     drop(proc);
+    // The command is on its way: from here on pid 1 needs little of what it is.
+    memory::let_go_of_code();
     loop {
         if let Some(status) = reap(channel, command)? {
             return channel.send(&FromJail::Exited { status }, None);

@@ -9,6 +9,7 @@ pub mod clone;
 pub mod directory;
 pub mod file;
 pub mod landlock;
+pub mod memory;
 pub mod mount;
 pub mod namespace;
 pub mod net;

@@ -4,35 +4,31 @@
 //! It ends when pid 1 has ended (and with it, by the kernel, every process of the jail)
 //! and all that the command wrote has been passed on.
 
+mod account;
+mod clock;
+mod job_control;
+
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::signal::Signal;
-use nix::sys::time::{TimeVal, TimeValLike};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 
+use self::clock::{Due, GRACE, Peaks, SETTLED};
 use crate::channel::{FromJail, ToJail};
 use crate::cleanup;
 use crate::error::Error;
-use crate::limits::cgroup::Tally;
-use crate::limits::watchdog::{Excess, Watchdog};
-use crate::limits::{Limits, Means};
-use crate::outcome::{self, Cause, Outcome};
-use crate::output::{Buffer, Passed, Stream, Tap, Wait};
-use crate::result::{Measure, Usage};
-use crate::signals::{Arrived, Reach, Signals, stop_own_group};
+use crate::limits::Limits;
+use crate::limits::watchdog::Watchdog;
+use crate::outcome::{Cause, Outcome};
+use crate::output::{Buffer, Passed, Stream, Wait};
+use crate::signals::Signals;
 use crate::spawn::{Jail, Start};
 use crate::stdio::Held;
 use crate::step::Failure;
 use crate::sys::pidfd;
-use crate::terminal::{Moved, Side, Standing};
-
-/// Between the polite signal and the final one when the time is up: enough for git to
-/// remove its lock file, too short to go on working.
-const GRACE: Duration = Duration::from_millis(500);
+use crate::terminal::{Moved, Side};
 
 /// What the loop attends to besides the jail itself.
 pub struct Watch<'a> {
@@ -83,6 +79,7 @@ pub fn run(jail: Jail, watch: Watch<'_>) -> Result<Outcome, Error> {
         watchdog: None,
         due: None,
         peaks: Peaks::default(),
+        settle_at: None,
         started: Instant::now(),
         exited: None,
         failed: None,
@@ -121,22 +118,6 @@ enum Phase {
     Dead,
 }
 
-/// What happens when the time has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Due {
-    /// The command has had its time: the polite signal.
-    Timeout,
-    /// And the final one.
-    Kill,
-}
-
-/// The most that the watchdog saw.
-#[derive(Debug, Clone, Copy, Default)]
-struct Peaks {
-    memory: u64,
-    pids: u64,
-}
-
 /// A ready descriptor.
 #[derive(Debug, Clone, Copy)]
 enum Event {
@@ -155,6 +136,8 @@ struct Supervisor<'a> {
     phase: Phase,
     watchdog: Option<Watchdog>,
     due: Option<(Instant, Due)>,
+    /// When to settle down to waiting.
+    settle_at: Option<Instant>,
     started: Instant,
     peaks: Peaks,
     exited: Option<i32>,
@@ -167,6 +150,7 @@ struct Supervisor<'a> {
 impl Supervisor<'_> {
     fn turn(&mut self) -> Result<(), Error> {
         while !self.is_over() {
+            self.settle();
             for event in self.wait()? {
                 self.handle(event)?;
             }
@@ -231,20 +215,6 @@ impl Supervisor<'_> {
             .collect())
     }
 
-    /// How long to sleep at most. Rounded up: a poll that wakes early would spin.
-    fn patience(&self) -> PollTimeout {
-        let due = [
-            self.due.map(|(due, _)| due),
-            self.watchdog.as_ref().map(Watchdog::due),
-        ];
-        let Some(due) = due.into_iter().flatten().min() else {
-            return PollTimeout::NONE;
-        };
-        let left = due.saturating_duration_since(Instant::now());
-        let milliseconds = left.as_micros().div_ceil(1000).min(3_600_000);
-        PollTimeout::try_from(milliseconds).unwrap_or(PollTimeout::MAX)
-    }
-
     fn handle(&mut self, event: Event) -> Result<(), Error> {
         match event {
             Event::Signal => {
@@ -255,7 +225,8 @@ impl Supervisor<'_> {
                     self.on_signal(arrived);
                 }
             }
-            Event::Channel => self.hear()?,
+            // Perhaps heard already, on behalf of a signal.
+            Event::Channel => self.hear_all()?,
             Event::End => self.reap()?,
             Event::Tap(index) => self.on_output(index),
             Event::Terminal(side) => self.on_terminal(side),
@@ -311,6 +282,7 @@ impl Supervisor<'_> {
                 let now = Instant::now();
                 self.phase = Phase::Running;
                 self.started = now;
+                self.settle_at = Some(now + SETTLED);
                 self.due = self
                     .watch
                     .timeout
@@ -325,6 +297,7 @@ impl Supervisor<'_> {
             FromJail::Stopped { signal } => self.on_stop(signal),
             FromJail::Exited { status } => {
                 self.exited = Some(status);
+                self.settle_at = None;
                 self.watchdog = None;
                 // Pid 1 ends by itself now; should it not, it is helped.
                 self.due = Some((Instant::now() + GRACE, Due::Kill));
@@ -383,210 +356,8 @@ impl Supervisor<'_> {
         }
     }
 
-    fn on_signal(&mut self, arrived: Arrived) {
-        let number = arrived.signal as i32;
-        match arrived.signal {
-            Signal::SIGWINCH => match &self.watch.stdio.terminal {
-                Some(terminal) => terminal.resize(),
-                None => self.tell(ToJail::Signal(number)),
-            },
-            Signal::SIGCONT => self.resume(),
-            Signal::SIGTSTP if self.phase == Phase::Building => self.on_stop(number),
-            // Ours alone: they never stop us (see signals.rs), and the command has a
-            // terminal and pipes of its own.
-            Signal::SIGTTIN | Signal::SIGTTOU | Signal::SIGPIPE => {}
-            Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP | Signal::SIGQUIT
-                if !matches!(self.phase, Phase::Ready | Phase::Running) =>
-            {
-                self.give_up(number);
-            }
-            _ => self.tell(match arrived.reach {
-                Reach::Group => ToJail::Signal(number),
-                Reach::Command => ToJail::SignalCommand(number),
-            }),
-        }
-    }
-
-    /// A signal to end while there is no command to pass it to: the jail is still being
-    /// built, or has ended and somebody does not take its last output.
-    fn give_up(&mut self, signal: i32) {
-        if self.phase == Phase::Building {
-            self.exited.get_or_insert(signal);
-            let _ = pidfd::send_signal(self.jail.pidfd.as_fd(), libc::SIGKILL);
-        }
-        self.watch.stdio.taps.retain(|tap| !tap.is_passed_on());
-        if self.phase == Phase::Dead {
-            self.watch.stdio.terminal = None;
-        }
-    }
-
-    /// The command has stopped: so do we, as the shell that waits for us expects.
-    fn on_stop(&mut self, signal: i32) {
-        let asks_for_terminal = signal == libc::SIGTTIN || signal == libc::SIGTTOU;
-        if let Some(terminal) = &mut self.watch.stdio.terminal {
-            if asks_for_terminal {
-                self.wants_terminal = true;
-                if terminal.standing() != Standing::Theirs {
-                    return self.resume();
-                }
-            }
-            terminal.detach();
-        }
-        let own = match signal {
-            libc::SIGTTIN => Signal::SIGTTIN,
-            libc::SIGTTOU => Signal::SIGTTOU,
-            _ => Signal::SIGTSTP,
-        };
-        // Here sjail sleeps until its shell says `fg` or `bg`.
-        let _ = stop_own_group(own);
-        let mut continued = false;
-        while let Some(arrived) = self.watch.signals.next() {
-            if arrived.signal == Signal::SIGCONT {
-                continued = true;
-            } else {
-                self.on_signal(arrived);
-            }
-        }
-        // Nobody could have continued us, so the kernel did not stop us: it would have
-        // spared the command the same, but for SIGSTOP.
-        if continued || signal != libc::SIGSTOP {
-            self.resume();
-        }
-    }
-
-    /// Continues the command, with the terminal if it is ours again.
-    fn resume(&mut self) {
-        if let Some(terminal) = &mut self.watch.stdio.terminal {
-            if terminal.standing() == Standing::Theirs {
-                terminal.detach();
-                self.tell(ToJail::Background);
-            } else if self.wants_terminal {
-                terminal.attach();
-                self.tell(ToJail::Foreground);
-            }
-        }
-        self.tell(ToJail::Signal(libc::SIGCONT));
-    }
-
-    /// What is due by the clock.
-    fn keep_time(&mut self) {
-        let now = Instant::now();
-        if let Some((when, due)) = self.due
-            && now >= when
-        {
-            match due {
-                Due::Timeout => {
-                    self.cause = self.watch.timeout.map(Cause::Timeout);
-                    self.tell(ToJail::Signal(libc::SIGTERM));
-                    self.tell(ToJail::Signal(libc::SIGCONT));
-                    self.due = Some((now + GRACE, Due::Kill));
-                }
-                Due::Kill => {
-                    self.due = None;
-                    let _ = pidfd::send_signal(self.jail.pidfd.as_fd(), libc::SIGKILL);
-                }
-            }
-        }
-        if let Some(watchdog) = &mut self.watchdog
-            && now >= watchdog.due()
-        {
-            let excess = watchdog.look(now);
-            self.peaks = Peaks {
-                memory: watchdog.peak_memory(),
-                pids: watchdog.peak_pids(),
-            };
-            match excess {
-                None => {}
-                Some(Excess::Memory(used)) => self.kill(Cause::Memory {
-                    limit: self.watch.limits.watch().memory.unwrap_or(0),
-                    by: Means::Watchdog,
-                    used: Some(used),
-                }),
-                Some(Excess::Pids(found)) => self.kill(Cause::Pids {
-                    limit: self.watch.limits.watch().pids.unwrap_or(0),
-                    by: Means::Watchdog,
-                    found: Some(found),
-                }),
-            }
-        }
-    }
-
-    /// Ends the jail at once: SIGKILL for pid 1 is SIGKILL for all.
-    fn kill(&mut self, cause: Cause) {
-        if self.phase < Phase::Dead {
-            self.cause.get_or_insert(cause);
-            self.watchdog = None;
-            let _ = pidfd::send_signal(self.jail.pidfd.as_fd(), libc::SIGKILL);
-        }
-    }
-
     fn tell(&self, message: ToJail) {
         // Pid 1 may have ended meanwhile; its pidfd tells.
         let _ = self.jail.channel.send(message);
-    }
-
-    fn outcome(self) -> Result<Outcome, Error> {
-        if let Some(failure) = self.failed {
-            return Err(Error::SetUp(failure));
-        }
-        let tally = self.watch.limits.tally();
-        let report = self.watch.limits.report();
-        let status = match (self.exited, self.cause) {
-            (Some(status), _) => status,
-            (None, Some(_)) => libc::SIGKILL,
-            // The kernel took pid 1 itself: possible when memory is short.
-            (None, None) if tally.oom_kills > 0 => libc::SIGKILL,
-            (None, None) => return Err(Error::JailDied),
-        };
-        let mut cause = self.cause;
-        if cause.is_none() && status != 0 {
-            if let (Some(memory), 1..) = (report.memory, tally.oom_kills) {
-                cause = Some(Cause::Memory {
-                    limit: memory.limit,
-                    by: memory.by,
-                    used: None,
-                });
-            } else if let Some(pids) = report.pids
-                && (tally.forks_refused > 0 || self.peaks.pids >= pids.limit)
-            {
-                cause = Some(Cause::Pids {
-                    limit: pids.limit,
-                    by: pids.by,
-                    found: None,
-                });
-            }
-        }
-        let kept = self.watch.stdio.taps.into_iter();
-        Ok(Outcome {
-            status,
-            cause,
-            output: outcome::output(kept.filter_map(Tap::finish).collect()),
-            duration: self.started.elapsed(),
-            usage: usage(self.peaks, tally),
-        })
-    }
-}
-
-/// What the jail's processes used: all of them were reaped by pid 1, and pid 1 by us.
-fn usage(peaks: Peaks, tally: Tally) -> Usage {
-    let (mut cpu_ms, mut system_ms, mut largest) = (0, 0, 0);
-    if let Ok(children) = getrusage(UsageWho::RUSAGE_CHILDREN) {
-        let milliseconds = |time: TimeVal| u64::try_from(time.num_milliseconds()).unwrap_or(0);
-        system_ms = milliseconds(children.system_time());
-        cpu_ms = milliseconds(children.user_time()) + system_ms;
-        largest = u64::try_from(children.max_rss()).unwrap_or(0) << 10;
-    }
-    let (peak_memory, peak_memory_of) = match tally.peak_memory {
-        Some(peak) => (peak, Measure::Jail),
-        None if peaks.memory > largest => (peaks.memory, Measure::Samples),
-        None => (largest, Measure::LargestProcess),
-    };
-    let counted = Some(peaks.pids).filter(|count| *count > 0);
-    Usage {
-        cpu_ms,
-        system_ms,
-        peak_memory,
-        peak_memory_of,
-        processes: tally.peak_pids.or(counted),
     }
 }
