@@ -47,10 +47,6 @@ pub struct RunArgs {
     pub user: Option<String>,
     /// Decide here and now, without the broker; nothing is recorded
     #[arg(long, help_heading = "Isolation")]
-    #[expect(
-        dead_code,
-        reason = "every decision is made here until there is a broker to ask"
-    )]
     pub no_broker: bool,
     /// Go on when a layer of the jail cannot be had, and say what is missing
     #[arg(long, help_heading = "Isolation")]
