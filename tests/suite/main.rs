@@ -21,6 +21,8 @@ fn waiting() -> Vec<(&'static str, Vec<Test>)> {
         ("misuse", misuse::suite()),
         ("work", work::suite()),
         ("escape", escape::suite()),
+        ("protected", escape::protected::tests()),
+        ("open", escape::open_doors()),
         ("terminal", terminal::suite()),
         ("limits", limits::suite()),
         ("kill", kill::suite()),

@@ -74,10 +74,27 @@ pub fn memory_many(words: &[String]) -> Found {
         }
     }
     drop(write);
-    let mut told = vec![0; children.len()];
-    let all = children.len() as i64 == processes
-        && std::io::Read::read_exact(&mut &read, &mut told).is_ok()
-        && told.iter().all(|&done| done == 1);
+    // A child that is killed tells nothing, while its siblings keep the pipe open:
+    // its end must be looked for, or this would wait for ever.
+    let mut told = 0;
+    let mut died = children.len() as i64 != processes;
+    while !died && told < processes {
+        let mut ready = libc::pollfd {
+            fd: read.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one pollfd that outlives the call; then our own children.
+        unsafe {
+            if libc::poll(&mut ready, 1, 100) == 1 {
+                let mut done = [0];
+                died |= std::io::Read::read(&mut &read, &mut done)? != 1 || done[0] != 1;
+                told += 1;
+            }
+            died |= libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) > 0;
+        }
+    }
+    let all = !died;
     // Whoever watches must have had a moment to see them all.
     std::thread::sleep(std::time::Duration::from_millis(1500));
     for child in children {

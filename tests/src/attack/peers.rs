@@ -161,7 +161,10 @@ pub fn init_is_dumpable(words: &[String]) -> Found {
     let path = format!("/proc/{}/{}", number(words, 0)?, word(words, 1)?);
     match word(words, 1)? {
         "root" | "cwd" | "exe" => Ok(format!("{path} is {:?}", fs::read_link(&path)?)),
-        "fd" | "map_files" => Ok(format!("{path} has {}", fs::read_dir(&path)?.count())),
+        "fd" | "map_files" => {
+            let names = fs::read_dir(&path)?.collect::<Result<Vec<_>, _>>()?;
+            Ok(format!("{path} has {}", names.len()))
+        }
         _ => {
             let text = fs::read(&path)?;
             if text.is_empty() {

@@ -21,6 +21,17 @@ pub enum Control {
     Seen(&'static str),
 }
 
+/// Who tells whether an attempt got out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Judge {
+    /// The attacker: what it did is possible only outside.
+    #[default]
+    Attacker,
+    /// The host, by what it looks like afterwards: the jail has a private place
+    /// of that name, where the attempt may well succeed.
+    Host,
+}
+
 /// What one attempt needs: made afresh for the jail and for the control.
 #[derive(Default)]
 pub struct Plan {
@@ -36,6 +47,8 @@ pub struct Plan {
     pub leaked: Vec<OwnedFd>,
     /// What must live as long as the attempt: listeners, victims.
     pub kept: Vec<Box<dyn Any>>,
+    /// Who tells whether it got out.
+    pub judge: Judge,
     /// What must be true of the host when the jail has ended.
     pub afterwards: Option<Box<dyn Fn() -> Verdict>>,
 }
@@ -73,6 +86,12 @@ impl Plan {
         self
     }
 
+    /// Leaves it to the host to tell, see [`Judge::Host`].
+    pub fn judged_by_host(mut self) -> Plan {
+        self.judge = Judge::Host;
+        self
+    }
+
     /// Looks at the host when the jail has ended.
     pub fn afterwards(mut self, look: impl Fn() -> Verdict + 'static) -> Plan {
         self.afterwards = Some(Box::new(look));
@@ -106,7 +125,12 @@ pub fn held(scene: &Scene, plan: Plan) -> Verdict {
         .args([&attacker])
         .args(&plan.words);
     let output = dressed(call, plan.variables, plan.leaked).output()?;
-    is_held(&output)?;
+    match plan.judge {
+        Judge::Attacker => is_held(&output)?,
+        // It must have been tried at all.
+        Judge::Host if matches!(output.code(), Some(OUT | HELD)) => {}
+        Judge::Host => return Err(Stop::failed(format!("it was not tried, {output}"))),
+    }
     match plan.afterwards {
         Some(look) => look(),
         None => Ok(()),

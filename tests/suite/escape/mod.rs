@@ -11,7 +11,7 @@ mod ipc;
 mod kernel;
 mod lifetime;
 mod peers;
-mod protected;
+pub mod protected;
 mod secrets;
 mod sockets;
 mod terminal;
@@ -30,9 +30,18 @@ pub fn suite() -> Vec<Test> {
         terminal::tests(),
         lifetime::tests(),
         bombs::tests(),
-        protected::tests(),
     ]
     .into_iter()
     .flatten()
     .collect()
+}
+
+/// Attempts that still get out: what they need is known and not yet built.
+pub fn open_doors() -> Vec<Test> {
+    let mut tests = files::set_user_id();
+    tests.push(Test::new(
+        "b76_folders_redirected_into_the_workspace",
+        environment::redirected_folders,
+    ));
+    tests
 }
