@@ -31,6 +31,10 @@ pub(crate) fn share(home: &Path) -> io::Result<()> {
             name.display()
         ),
     )?;
+    // Folders that rustup would otherwise make on first use.
+    for name in ["update-hashes", "downloads", "tmp"] {
+        fs::create_dir_all(home.join(".rustup").join(name))?;
+    }
     let programs = home.join(".cargo/bin");
     fs::create_dir_all(&programs)?;
     link(&rustup, &programs.join("rustup"))?;

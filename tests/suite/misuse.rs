@@ -31,7 +31,6 @@ pub fn suite() -> Vec<Test> {
         all_three_closed,
         few_descriptors,
         little_memory_of_the_caller,
-        no_file_size,
         few_processes,
         nested,
         no_home,
@@ -116,7 +115,7 @@ fn unknown_flag(scene: &Scene) -> Verdict {
 fn nonsense_values(scene: &Scene) -> Verdict {
     for words in [
         ["--memory", "lots"],
-        ["--timeout", "-1s"],
+        ["--timeout", "forever"],
         ["--pids", "0"],
         ["--net", "some"],
         ["--profile", "no-such-profile"],
@@ -363,7 +362,8 @@ fn little_memory_of_the_caller(scene: &Scene) -> Verdict {
     limited(scene, "ulimit -s 256")
 }
 
-fn no_file_size(scene: &Scene) -> Verdict {
+/// A caller that may write no file at all.
+pub fn no_file_size(scene: &Scene) -> Verdict {
     limited(scene, "ulimit -f 0")
 }
 

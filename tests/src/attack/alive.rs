@@ -21,7 +21,7 @@ pub fn daemon(words: &[String]) -> Found {
         std::process::exit(0);
     }
     // The first beat shows that the daemon came up before the command ended.
-    while !std::path::Path::new(&path).exists() {
+    while std::fs::metadata(&path).map_or(0, |file| file.len()) == 0 {
         std::thread::sleep(Duration::from_millis(5));
     }
     Ok("left a daemon".to_string())

@@ -72,8 +72,8 @@ fn b19_daemon_after_sjail_was_killed(scene: &Scene) -> Verdict {
         attacker.display(),
         attacker.display()
     );
-    let mut running = scene.run(["--", "sh", "-c", &line]).start()?;
-    running.wait_for_file(scene.workspace().join("beats"))?;
+    let running = scene.run(["--", "sh", "-c", &line]).start()?;
+    wait::until_true("the daemon beats", || beats(scene, "beats") > 0)?;
     running.signal(Signal::SIGKILL)?;
     running.finish()?;
     beats_no_more(scene, "beats")
@@ -87,8 +87,7 @@ fn b19_daemon_after_sjail_was_killed_at_a_terminal(scene: &Scene) -> Verdict {
         attacker.display()
     );
     let mut terminal = scene.run(["--", "sh", "-c", &line]).terminal()?;
-    let beats_file = scene.workspace().join("beats");
-    wait::until_true("the daemon beats", || beats_file.exists())?;
+    wait::until_true("the daemon beats", || beats(scene, "beats") > 0)?;
     nix::sys::signal::kill(terminal.pid(), Signal::SIGKILL)?;
     terminal.finish()?;
     beats_no_more(scene, "beats")
