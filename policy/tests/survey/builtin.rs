@@ -262,7 +262,8 @@ impl Surveyor {
                 // bash takes an option of `time` for the command.
                 self.survey.names.insert(text.clone());
             }
-            if text.starts_with(b"-") || text.contains(&b'=') || is_amount(&text) {
+            let option = text.starts_with(b"-") && text != b"-";
+            if option || text.contains(&b'=') || is_amount(&text) {
                 continue;
             }
             found = true;

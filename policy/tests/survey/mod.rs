@@ -242,8 +242,17 @@ impl Surveyor {
     }
 
     fn simple(&mut self, simple: &Simple, command: &Command) {
-        for assignment in &simple.assignments {
-            self.assignment(assignment);
+        if simple.words.is_empty() {
+            for assignment in &simple.assignments {
+                self.assignment(assignment);
+            }
+        } else {
+            // Only for the command's own time; but a builtin may keep it.
+            self.perhaps(|s| {
+                for assignment in &simple.assignments {
+                    s.assignment(assignment);
+                }
+            });
         }
         self.words(&simple.words);
         if let Some(first) = simple.words.first()

@@ -78,12 +78,21 @@ impl Parser<'_> {
         CommandKind::Subshell(script)
     }
 
-    /// The inside of `((` to `))`; `None` if it does not end so.
+    /// The inside of `((` to `))`; `None` if it does not end so, and is something else.
     pub fn arithmetic_inside(&mut self) -> Option<Arithmetic> {
         let start = self.pos;
+        let doubt = std::mem::replace(&mut self.doubt, false);
         let parts = self.deeper(|p| p.text(Mode::Paren).finish());
         let span = self.span(start);
-        (self.eat(b')') && self.eat(b')')).then_some(Arithmetic { parts, span })
+        let complete = self.eat(b')') && self.eat(b')');
+        if complete && self.doubt {
+            self.fail(Reason::Ambiguous("quotes inside an expansion"));
+        }
+        self.doubt = doubt;
+        let undecided = self.failure.as_ref().is_some_and(|failure| {
+            !matches!(failure.reason, Reason::Unterminated(_) | Reason::Syntax(_))
+        });
+        (complete || undecided).then_some(Arithmetic { parts, span })
     }
 
     fn if_command(&mut self) -> CommandKind {

@@ -114,6 +114,8 @@ struct Parser<'s> {
     substitution: bool,
     /// Whether this is directly inside `${ …; }`, where any `}` may close it.
     inline: bool,
+    /// Whether the arithmetic being read has quotes that shells read differently.
+    doubt: bool,
     /// Whether the source speaks of `extglob` anywhere.
     extglob: bool,
 }
@@ -131,6 +133,7 @@ impl<'s> Parser<'s> {
             documents: Vec::new(),
             substitution: false,
             inline: false,
+            doubt: false,
             extglob: source.windows(7).any(|window| window == b"extglob"),
         }
     }
@@ -151,6 +154,7 @@ impl<'s> Parser<'s> {
             documents: Vec::new(),
             substitution: false,
             inline: false,
+            doubt: false,
             extglob: self.extglob,
         }
     }

@@ -130,7 +130,7 @@ impl Parser<'_> {
                 b'\\' => self.backslash(mode, &mut out),
                 b'\'' if mode.unquoted() => out.part(self.single_quoted()),
                 b'\'' if mode.doubtful_quotes() && quote_end != Some(self.pos) => {
-                    quote_end = self.doubtful_quote();
+                    quote_end = self.doubtful_quote(mode);
                     self.plain(&mut out);
                 }
                 b'"' if mode != Mode::Document => out.part(self.double_quoted(Translation::Never)),
@@ -233,7 +233,7 @@ impl Parser<'_> {
 
     /// A single quote where double quotes rule. bash looks for its end, other shells do
     /// not: only if that makes no difference it is read on. Gives the place of its end.
-    fn doubtful_quote(&mut self) -> Option<usize> {
+    fn doubtful_quote(&mut self, mode: Mode) -> Option<usize> {
         let rest = self.source.get(self.pos + 1..).unwrap_or_default();
         let length = rest.iter().position(|&byte| byte == b'\'');
         let inside = rest.get(..length.unwrap_or_default()).unwrap_or_default();
@@ -251,8 +251,18 @@ impl Parser<'_> {
                 _ => !open || byte.is_ascii_alphanumeric() || byte == b'_',
             };
         }
-        if !harmless || open {
-            self.fail(Reason::Ambiguous("quotes inside an expansion"));
+        match length {
+            None => self.fail(Reason::Unterminated("single quote")),
+            Some(length) if (!harmless || open) && mode == Mode::Paren => {
+                // It matters only if this turns out to be arithmetic.
+                self.doubt = true;
+                self.advance(length + 1);
+                return Some(self.pos);
+            }
+            Some(_) if !harmless || open => {
+                self.fail(Reason::Ambiguous("quotes inside an expansion"));
+            }
+            Some(_) => {}
         }
         length.map(|length| self.pos + 1 + length)
     }
