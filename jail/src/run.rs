@@ -66,7 +66,7 @@ fn confine(
     note: &mut Noted,
     protection: Option<&mut Protection>,
 ) -> Result<Outcome, Error> {
-    let host = host(account, plan)?;
+    let host = host(account, plan, report);
     let limits = Limits::prepare(
         &Wanted::of(&plan.limits),
         report.id().as_str(),
@@ -165,21 +165,30 @@ fn protection(
     Ok(Some(protection))
 }
 
-fn host(account: Account, plan: &Plan) -> Result<Host, Error> {
+fn host(account: Account, plan: &Plan, report: &Report) -> Host {
     let state = State::of(&account);
-    Ok(Host {
+    let cache = match plan.home.cache_source {
+        CacheSource::None | CacheSource::HostReadOnly => None,
+        CacheSource::Own => match state.cache(plan.workspace.path.as_path()) {
+            Ok(cache) => Some(cache),
+            // The caches then live as long as the run.
+            Err(error) => {
+                report.note(&format!("package caches are not kept: {error}"));
+                None
+            }
+        },
+    };
+    Host {
         uid: account.uid,
         gid: account.gid,
         group: account.group_name(),
-        cache: match plan.home.cache_source {
-            CacheSource::Own => Some(state.cache(plan.workspace.path.as_path())?),
-            CacheSource::None | CacheSource::HostReadOnly => None,
-        },
+        cache,
+        images: Some(state.path().join("etc")),
         own: vec![state.path().to_owned(), account.config_home().join("sjail")],
         home: account.home,
         user: account.name,
         shell: account.shell,
-    })
+    }
 }
 
 /// What this run might leave behind should it be killed: written down when the first such

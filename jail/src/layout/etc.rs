@@ -1,7 +1,5 @@
-//! A harmless `/etc`: a few generated files, copies of small ones, and the folders that
-//! the profile names.
-//!
-//! A copy on the tmpfs costs a third of a mount, so files are copied; a folder is mounted.
+//! A harmless `/etc`: a few generated files, and the files and folders that the profile
+//! names.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,6 +7,7 @@ use std::path::Path;
 
 use sjail_policy::bytes::ByteString;
 
+use super::etc_image::Image;
 use super::tree::{Kind, Shown, Tree};
 use super::{Host, NetworkSpace, look};
 use crate::error::Error;
@@ -16,41 +15,53 @@ use crate::error::Error;
 /// Files up to this length are copied.
 const SMALL: u64 = 64 * 1024;
 
-/// Puts the files of the list there, and what programs must find whatever the list says.
+/// Shows an image of the harmless `/etc` where there is a place to keep one; draws it up
+/// file by file otherwise. The image must be kept as long as the jail runs.
 pub fn lay(
     tree: &mut Tree,
     list: &[ByteString],
     host: &Host,
     network: NetworkSpace,
-) -> Result<(), Error> {
-    tree.folder(Path::new("/etc"), 0o755);
+) -> Result<Option<Image>, Error> {
     let generated = generated(host, network);
+    let place = Path::new("/etc");
+    if let Some(folder) = &host.images
+        && let Some(image) = Image::find(folder, list, &generated)
+    {
+        tree.show(image.seen.clone(), place, Shown::ReadOnly);
+        return Ok(Some(image));
+    }
+    tree.folder(place, 0o755);
     for (path, contents) in &generated {
         tree.file(Path::new(path), contents.clone().into_bytes(), 0o444)?;
     }
     for path in list {
         let path = path.as_path();
-        if generated.iter().any(|(made, _)| Path::new(made) == path) {
-            continue;
+        if !generated.iter().any(|(made, _)| Path::new(made) == path) {
+            single(tree, path)?;
         }
-        let Some((seen, stat)) = look::at(path) else {
-            continue;
-        };
-        match seen.kind {
-            Kind::Link => {
-                if let Ok(target) = std::fs::read_link(path) {
-                    tree.link(path, &target);
-                }
+    }
+    Ok(None)
+}
+
+fn single(tree: &mut Tree, path: &Path) -> Result<(), Error> {
+    let Some((seen, stat)) = look::at(path) else {
+        return Ok(());
+    };
+    match seen.kind {
+        Kind::Link => {
+            if let Ok(target) = std::fs::read_link(path) {
+                tree.link(path, &target);
             }
-            Kind::Folder => tree.show(seen, path, Shown::ReadOnly),
-            Kind::File if stat.st_size as u64 <= SMALL => {
-                // What this user cannot read the jail could not either.
-                if let Some(contents) = contents(path) {
-                    tree.file(path, contents, 0o444)?;
-                }
-            }
-            Kind::File => tree.show(seen, path, Shown::ReadOnly),
         }
+        Kind::Folder => tree.show(seen, path, Shown::ReadOnly),
+        Kind::File if stat.st_size as u64 <= SMALL => {
+            // What this user cannot read the jail could not either.
+            if let Some(contents) = contents(path) {
+                tree.file(path, contents, 0o444)?;
+            }
+        }
+        Kind::File => tree.show(seen, path, Shown::ReadOnly),
     }
     Ok(())
 }

@@ -4,15 +4,28 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use sjail_policy::bytes::ByteString;
 use sjail_policy::plan::{CacheSource, Home};
 
+use super::What;
+use super::look::{self, Names};
 use super::tree::{Kind, Shown, Tree};
-use super::{What, look};
 use crate::error::Error;
 
 /// Where the sandbox's own caches are mounted; other caches are links into it, which cost
 /// a tenth of a mount.
 const CACHE: &str = ".cache";
+
+/// Caches that are worth a link in every jail. Those of rarer tools get theirs where the
+/// host has used the tool or an earlier run in the same sandbox has filled the cache.
+const COMMON: [&str; 6] = [
+    ".cargo/registry",
+    ".cargo/git",
+    ".npm",
+    "go/pkg",
+    ".m2/repository",
+    ".gradle/caches",
+];
 
 /// Draws up the home folder. `cache` is the sandbox's own cache folder on the host.
 pub fn lay(tree: &mut Tree, home: &Home, cache: Option<&Path>) -> Result<(), Error> {
@@ -23,25 +36,30 @@ pub fn lay(tree: &mut Tree, home: &Home, cache: Option<&Path>) -> Result<(), Err
     }
     tree.folder(top, 0o700);
     tree.own(What::Itself, top, 0);
-    for path in &home.toolchains {
+    let names = Names::of(top);
+    let there = |path: &&ByteString| {
+        path.as_path()
+            .strip_prefix(top)
+            .is_ok_and(|below| names.may_have(below))
+    };
+    for path in home.toolchains.iter().filter(there) {
         read_only(tree, path.as_path())?;
     }
-    for path in &home.config {
-        let path = path.as_path();
-        if is_git_config(path, top) {
-            continue;
+    for path in home.config.iter().filter(there) {
+        if !is_git_config(path.as_path(), top) {
+            read_only(tree, path.as_path())?;
         }
-        read_only(tree, path)?;
     }
+    let identity = home.config.iter().filter(there);
     tree.file(
         &top.join(".gitconfig"),
-        git_config(home, top).into_bytes(),
+        git_config(identity, top).into_bytes(),
         0o600,
     )?;
     match (home.cache_source, cache) {
-        (CacheSource::Own, Some(cache)) => own_caches(tree, home, top, cache),
+        (CacheSource::Own, Some(cache)) => own_caches(tree, home, &names, cache),
         (CacheSource::HostReadOnly, _) => {
-            for path in &home.caches {
+            for path in home.caches.iter().filter(there) {
                 read_only(tree, path.as_path())?;
             }
             Ok(())
@@ -71,7 +89,9 @@ fn read_only(tree: &mut Tree, path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-fn own_caches(tree: &mut Tree, home: &Home, top: &Path, cache: &Path) -> Result<(), Error> {
+fn own_caches(tree: &mut Tree, home: &Home, host: &Names, cache: &Path) -> Result<(), Error> {
+    let top = home.path.as_path();
+    let filled = Names::of(cache);
     let dest = top.join(CACHE);
     let seen = look::through_links(cache).map_err(|errno| Error::Cache {
         path: cache.to_owned(),
@@ -87,7 +107,13 @@ fn own_caches(tree: &mut Tree, home: &Home, top: &Path, cache: &Path) -> Result<
             continue;
         }
         let name = flat_name(below);
-        make_folder(&cache.join(&name))?;
+        if !filled.may_have(Path::new(&name)) {
+            let common = COMMON.iter().any(|common| below == Path::new(common));
+            if !common && !host.may_have(below) {
+                continue;
+            }
+            make_folder(&cache.join(&name))?;
+        }
         if tree.covered(path) {
             // Inside a toolchain: only a mount can stand there, on a folder that exists.
             if let Ok(seen) = look::through_links(&cache.join(&name))
@@ -146,17 +172,11 @@ fn is_git_config(path: &Path, top: &Path) -> bool {
 /// Who commits, and nothing that names a program or a credential. The jail shows files of
 /// other groups as nobody's, so git must not compare owners (`checkStat`): its index
 /// would flip between inside and outside.
-fn git_config(home: &Home, top: &Path) -> String {
+fn git_config<'a>(config: impl Iterator<Item = &'a ByteString>, top: &Path) -> String {
     let mut text = String::from("[core]\n\tcheckStat = minimal\n");
-    let wanted: Vec<PathBuf> = home
-        .config
-        .iter()
-        .map(|path| path.as_path().to_owned())
-        .filter(|path| is_git_config(path, top))
-        .collect();
     let mut identity = Identity::default();
-    for path in wanted {
-        if let Ok(bytes) = fs::read(&path) {
+    for path in config.filter(|path| is_git_config(path.as_path(), top)) {
+        if let Ok(bytes) = fs::read(path.as_path()) {
             identity.read(&String::from_utf8_lossy(&bytes));
         }
     }

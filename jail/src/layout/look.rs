@@ -1,5 +1,7 @@
 //! Looking at the host: what a path is, without following links unasked.
 
+use std::collections::HashSet;
+use std::ffi::OsString;
 use std::path::Path;
 
 use nix::errno::Errno;
@@ -18,6 +20,26 @@ pub fn at(path: &Path) -> Option<(Seen, FileStat)> {
         kind: Kind::of(&stat),
     };
     Some((seen, stat))
+}
+
+/// The names in a folder: one look instead of one for each of a long list of candidates.
+#[derive(Debug, Default)]
+pub struct Names(HashSet<OsString>);
+
+impl Names {
+    /// What is in this folder; nothing if it cannot be read.
+    pub fn of(folder: &Path) -> Names {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        Names(entries.map(|entry| entry.file_name()).collect())
+    }
+
+    /// Whether a path below the folder can exist: its first part does.
+    pub fn may_have(&self, below: &Path) -> bool {
+        below
+            .components()
+            .next()
+            .is_some_and(|first| self.0.contains(first.as_os_str()))
+    }
 }
 
 /// What a path leads to when all its links are followed, under its name without links.

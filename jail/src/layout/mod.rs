@@ -4,6 +4,7 @@
 //! [`crate::child`] then only walks the lists in their order.
 
 mod etc;
+mod etc_image;
 mod grants;
 mod hide;
 mod home;
@@ -26,7 +27,7 @@ use crate::protect::Hold;
 use crate::protect::copy::Copy;
 use crate::sys::file::FileId;
 use crate::sys::mount::READ_ONLY;
-use tree::Tree;
+use tree::{Kind, Tree};
 
 /// Everything the child needs, prepared.
 #[derive(Debug)]
@@ -49,6 +50,8 @@ pub struct Layout {
     pub rules: Rules,
     /// What is executed.
     pub program: Program,
+    /// Keeps the shown `/etc` from being swept away.
+    _image: Option<etc_image::Image>,
 }
 
 /// Whose network the jail sees.
@@ -185,6 +188,8 @@ pub struct Host {
     pub home: PathBuf,
     /// The sandbox's own cache folder, if the plan wants one.
     pub cache: Option<PathBuf>,
+    /// Where images of `/etc` are kept, if there is a place.
+    pub images: Option<PathBuf>,
     /// sjail's own folders (records, policy), out of reach even where home is granted.
     pub own: Vec<PathBuf>,
 }
@@ -206,8 +211,8 @@ pub fn prepare(
         NetworkMode::Filtered => return Err(Error::NoRelay),
     };
     let mut tree = Tree::default();
-    system::lay(&mut tree, &plan.filesystem.system)?;
-    etc::lay(&mut tree, &plan.filesystem.etc, host, network)?;
+    system::lay(&mut tree, &plan.filesystem.system, host.uid)?;
+    let image = etc::lay(&mut tree, &plan.filesystem.etc, host, network)?;
     grants::workspace(&mut tree, &plan.workspace)?;
     grants::lay(&mut tree, &plan.filesystem.grants)?;
     home::lay(&mut tree, &plan.home, host.cache.as_deref())?;
@@ -259,6 +264,7 @@ pub fn prepare(
         limits,
         rules,
         program,
+        _image: image,
     })
 }
 

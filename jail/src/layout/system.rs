@@ -12,26 +12,33 @@ use crate::sys::mount::{NO_DEVICES, NO_EXEC, NO_SUID, READ_ONLY};
 /// Devices that programs expect and that give nothing away.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
-/// Parts of `/proc` that can be looked at but not changed, also by root.
-const PROC_READ_ONLY: [&str; 4] = ["sys", "irq", "bus", "sysrq-trigger"];
+/// Parts of `/proc` that can be looked at but not changed. What only root could change
+/// needs no mount where the command is not root.
+const PROC_READ_ONLY: [&str; 5] = ["sys", "irq", "bus", "fs", "sysrq-trigger"];
 
-/// Parts of `/proc` that tell about the host or its memory.
-const PROC_MASKED: [&str; 9] = [
-    "kcore",
+/// Parts of `/proc` that tell about the host, its keys or its memory. The same goes for
+/// what only root can read.
+const PROC_MASKED: [&str; 14] = [
     "keys",
     "key-users",
+    "kcore",
+    "kmsg",
+    "kpagecgroup",
+    "kpagecount",
+    "kpageflags",
     "timer_list",
     "sched_debug",
     "latency_stats",
-    "kallsyms",
+    "slabinfo",
+    "vmallocinfo",
     "acpi",
     "scsi",
 ];
 
 /// The ground that everything else is put on.
-pub fn lay(tree: &mut Tree, system: &[ByteString]) -> Result<(), Error> {
+pub fn lay(tree: &mut Tree, system: &[ByteString], uid: u32) -> Result<(), Error> {
     system_folders(tree, system)?;
-    processes(tree);
+    processes(tree, uid);
     devices(tree)?;
     for (path, mode) in [("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/dev/shm", 0o1777)] {
         tree.folder(Path::new(path), mode);
@@ -64,13 +71,15 @@ fn system_folders(tree: &mut Tree, system: &[ByteString]) -> Result<(), Error> {
     Ok(())
 }
 
-fn processes(tree: &mut Tree) {
+fn processes(tree: &mut Tree, uid: u32) {
     let proc = Path::new("/proc");
     tree.folder(proc, 0o555);
     tree.own(What::Proc, proc, 0);
     for name in PROC_READ_ONLY {
         let path = proc.join(name);
-        if look::at(&path).is_some() {
+        // The sysctls of the jail's own namespaces would be the jail's own user's.
+        let needed = uid == 0 || name == "sys";
+        if needed && look::at(&path).is_some() {
             tree.own(
                 What::Itself,
                 &path,
@@ -80,7 +89,9 @@ fn processes(tree: &mut Tree) {
     }
     for name in PROC_MASKED {
         let path = proc.join(name);
-        if let Some((seen, _)) = look::at(&path) {
+        if let Some((seen, stat)) = look::at(&path)
+            && (uid == 0 || seen.kind != Kind::Folder && stat.st_mode & 0o077 != 0)
+        {
             tree.mask(&path, seen.kind);
         }
     }
