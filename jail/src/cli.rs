@@ -19,31 +19,76 @@ use clap::Parser;
 )]
 pub struct RunArgs {
     /// The profile that everything starts from
-    #[arg(long, value_name = "NAME", help_heading = "Isolation")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        allow_hyphen_values = true,
+        help_heading = "Isolation"
+    )]
     pub profile: Option<OsString>,
     /// The project folder; default: the repository's top folder, else the working folder
-    #[arg(long, value_name = "DIR", help_heading = "Isolation")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        allow_hyphen_values = true,
+        help_heading = "Isolation"
+    )]
     pub workspace: Option<PathBuf>,
     /// Show a path of the host, read-only
-    #[arg(long, value_name = "PATH", help_heading = "Isolation")]
+    #[arg(
+        long,
+        value_name = "PATH",
+        allow_hyphen_values = true,
+        help_heading = "Isolation"
+    )]
     pub ro: Vec<OsString>,
     /// Show a path of the host, writable
-    #[arg(long, value_name = "PATH", help_heading = "Isolation")]
+    #[arg(
+        long,
+        value_name = "PATH",
+        allow_hyphen_values = true,
+        help_heading = "Isolation"
+    )]
     pub rw: Vec<OsString>,
     /// Show a path of the host somewhere else
-    #[arg(long, value_name = "SRC:DST[:ro|rw]", help_heading = "Isolation")]
+    #[arg(
+        long,
+        value_name = "SRC:DST[:ro|rw]",
+        allow_hyphen_values = true,
+        help_heading = "Isolation"
+    )]
     pub bind: Vec<OsString>,
     /// Hide a path, or what a pattern matches, even inside the workspace
-    #[arg(long, value_name = "PATH", help_heading = "Isolation")]
+    #[arg(
+        long,
+        value_name = "PATH",
+        allow_hyphen_values = true,
+        help_heading = "Isolation"
+    )]
     pub hide: Vec<OsString>,
     /// Which network the command has
-    #[arg(long, value_name = "none|filtered|host", help_heading = "Isolation")]
+    #[arg(
+        long,
+        value_name = "none|filtered|host",
+        allow_hyphen_values = true,
+        help_heading = "Isolation"
+    )]
     pub net: Option<OsString>,
     /// Give the command a variable, with the caller's value or this one
-    #[arg(long, value_name = "NAME[=VALUE]", help_heading = "Isolation")]
+    #[arg(
+        long,
+        value_name = "NAME[=VALUE]",
+        allow_hyphen_values = true,
+        help_heading = "Isolation"
+    )]
     pub env: Vec<OsString>,
     /// As root: run the command as this user
-    #[arg(long, value_name = "NAME", help_heading = "Isolation")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        allow_hyphen_values = true,
+        help_heading = "Isolation"
+    )]
     pub user: Option<String>,
     /// Decide here and now, without the broker; nothing is recorded
     #[arg(long, help_heading = "Isolation")]
@@ -53,28 +98,68 @@ pub struct RunArgs {
     pub allow_degraded: bool,
 
     /// Memory of the whole jail
-    #[arg(long, value_name = "512M", help_heading = "Limits")]
+    #[arg(
+        long,
+        value_name = "512M",
+        allow_hyphen_values = true,
+        help_heading = "Limits"
+    )]
     pub memory: Option<OsString>,
     /// Processor time; 100% is one processor
-    #[arg(long, value_name = "150%", help_heading = "Limits")]
+    #[arg(
+        long,
+        value_name = "150%",
+        allow_hyphen_values = true,
+        help_heading = "Limits"
+    )]
     pub cpu: Option<OsString>,
     /// Processes and threads at once
-    #[arg(long, value_name = "256", help_heading = "Limits")]
+    #[arg(
+        long,
+        value_name = "256",
+        allow_hyphen_values = true,
+        help_heading = "Limits"
+    )]
     pub pids: Option<OsString>,
     /// Bytes read from disks per second
-    #[arg(long, value_name = "BYTES", help_heading = "Limits")]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        allow_hyphen_values = true,
+        help_heading = "Limits"
+    )]
     pub io_read: Option<OsString>,
     /// Bytes written to disks per second
-    #[arg(long, value_name = "BYTES", help_heading = "Limits")]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        allow_hyphen_values = true,
+        help_heading = "Limits"
+    )]
     pub io_write: Option<OsString>,
     /// Wall-clock time, then everything is killed (exit code 124)
-    #[arg(long, value_name = "60s", help_heading = "Limits")]
+    #[arg(
+        long,
+        value_name = "60s",
+        allow_hyphen_values = true,
+        help_heading = "Limits"
+    )]
     pub timeout: Option<OsString>,
     /// Bytes of output
-    #[arg(long, value_name = "1M", help_heading = "Limits")]
+    #[arg(
+        long,
+        value_name = "1M",
+        allow_hyphen_values = true,
+        help_heading = "Limits"
+    )]
     pub max_output: Option<OsString>,
     /// Size of the private /tmp
-    #[arg(long, value_name = "256M", help_heading = "Limits")]
+    #[arg(
+        long,
+        value_name = "256M",
+        allow_hyphen_values = true,
+        help_heading = "Limits"
+    )]
     pub tmp_size: Option<OsString>,
 
     /// Keep the output and print one result object instead

@@ -9,10 +9,12 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::stat::Mode;
 
 use crate::layout::Place;
 use crate::step::{At, Failure, Step};
-use crate::sys::file::{self, FileId, Strings, openat2};
+use crate::sys::file::{self, FileId, Strings};
 
 /// What is executed, as the supervisor resolved it.
 #[derive(Debug)]
@@ -60,15 +62,10 @@ pub fn open(program: &Program) -> Result<Opened, Failure> {
 }
 
 fn open_same(place: &Place, item: usize) -> Result<OwnedFd, Failure> {
-    // Links are followed: they are the jail's own by now.
-    let file = openat2(
-        None,
-        &place.path,
-        libc::O_PATH,
-        0,
-        libc::RESOLVE_NO_MAGICLINKS,
-    )
-    .at_item(Step::OpenProgram, item)?;
+    // Links are followed: they are the jail's own by now. (openat2 is behind the filter.)
+    let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
+    let file = nix::fcntl::open(place.path.as_c_str(), flags, Mode::empty())
+        .at_item(Step::OpenProgram, item)?;
     if FileId::of(file.as_fd()).at_item(Step::OpenProgram, item)? != place.id {
         return Err(Errno::ESTALE).at_item(Step::ProgramChanged, item);
     }

@@ -141,7 +141,13 @@ fn put(entry: &Mount, root: BorrowedFd<'_>, masks: &Masks, index: usize) -> Resu
             Reach::One,
         ),
         What::Proc => {
-            let proc = mount::fresh(c"proc", &[], NO_SUID | NO_DEVICES | NO_EXEC).at(Step::Proc)?;
+            let proc = mount::fresh(
+                c"proc",
+                // Processes that one may not look into are not there at all: pid 1.
+                &[(c"hidepid", c"2")],
+                NO_SUID | NO_DEVICES | NO_EXEC,
+            )
+            .at(Step::Proc)?;
             forbid_user_namespaces(proc.as_fd()).at(Step::Proc)?;
             (proc, Reach::One)
         }

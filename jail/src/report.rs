@@ -78,7 +78,7 @@ impl Report {
     /// Says something in passing.
     pub fn note(&self, text: &str) {
         if self.notes == Notes::Told {
-            eprintln!("sjail: {text}");
+            say(text);
         }
     }
 
@@ -98,7 +98,7 @@ impl Report {
     /// What was kept away from the host.
     pub fn kept_away(&mut self, report: protect::Report) {
         if let Some(why) = report.ended {
-            eprintln!("sjail: {}", show::inert(why.as_bytes()));
+            say(&show::inert(why.as_bytes()));
         }
         for finding in &report.findings {
             self.note(&finding.sentence());
@@ -123,7 +123,7 @@ impl Report {
     /// The command ran.
     pub fn ended(mut self, outcome: Outcome) -> u8 {
         if let Some(cause) = &outcome.cause {
-            eprintln!("sjail: {cause}");
+            say(&cause.to_string());
         }
         let code = outcome.exit_code();
         let result = RunResult {
@@ -143,7 +143,7 @@ impl Report {
 
     /// The command was not started.
     pub fn failed(mut self, error: &Error) -> u8 {
-        eprintln!("sjail: {error}");
+        say(&error.to_string());
         let code = error.exit().code();
         let status = if code == Exit::Blocked.code() {
             Status::Blocked
@@ -200,9 +200,15 @@ impl Report {
             Sink::Descriptor(file) => write(file),
         };
         if let Err(error) = done {
-            eprintln!("sjail: the result object could not be written: {error}");
+            say(&format!("the result object could not be written: {error}"));
         }
     }
+}
+
+/// Says one thing on standard error. Nobody may be able to hear it (a full disk, a closed
+/// pipe, `ulimit -f 0`); that is no reason to end differently.
+pub fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "sjail: {text}");
 }
 
 /// The command as a person would type it.

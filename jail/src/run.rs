@@ -11,7 +11,7 @@ use crate::layout::{self, Host, Layout};
 use crate::limits::{Limits, Wanted};
 use crate::outcome::Outcome;
 use crate::protect::{self, Protection, record};
-use crate::report::Report;
+use crate::report::{Report, say};
 use crate::request;
 use crate::result::RunId;
 use crate::sentence;
@@ -19,13 +19,14 @@ use crate::signals::Signals;
 use crate::spawn;
 use crate::stdio::{self, Output};
 use crate::supervise::{self, Guard, Watch};
+use crate::sys;
 
 /// Runs the command, says what there is to say, and gives the exit status.
 pub fn run(args: &RunArgs) -> u8 {
     let mut report = match Report::new(args) {
         Ok(report) => report,
         Err(error) => {
-            eprintln!("sjail: {error}");
+            say(&error.to_string());
             return error.exit().code();
         }
     };
@@ -36,6 +37,7 @@ pub fn run(args: &RunArgs) -> u8 {
 }
 
 fn attempt(args: &RunArgs, report: &mut Report) -> Result<Outcome, Error> {
+    sys::process::survive_file_size_limit().map_err(Error::Signals)?;
     let account = caller::become_user(args.user.as_deref())?;
     if account.uid == 0 {
         report

@@ -52,6 +52,14 @@ pub enum Rule {
     Socket,
     /// The domain is Unix.
     SocketPair,
+    /// The mode, second argument, has neither set-id bit.
+    Mode1,
+    /// The mode, third argument, has neither set-id bit.
+    Mode2,
+    /// Nothing is made, or its mode (third argument) has neither set-id bit.
+    Open,
+    /// The same with everything one argument further.
+    OpenAt,
     /// A question, plain Linux, 32-bit look, or no address randomisation.
     Personality,
 }
@@ -211,8 +219,12 @@ impl Program {
                     libc::EPERM,
                 );
             }
-            Rule::Clone => self.refuse_bits(NAMESPACES),
-            Rule::Unshare => self.refuse_bits(NAMESPACES | CLONE_NEWTIME),
+            Rule::Clone => self.refuse_bits(0, NAMESPACES),
+            Rule::Unshare => self.refuse_bits(0, NAMESPACES | CLONE_NEWTIME),
+            Rule::Mode1 => self.refuse_bits(1, SET_ID),
+            Rule::Mode2 => self.refuse_bits(2, SET_ID),
+            Rule::Open => self.refuse_made(1),
+            Rule::OpenAt => self.refuse_made(2),
             Rule::Socket => {
                 self.push(statement(LOAD, argument(0)));
                 self.push(jump(EQUAL, libc::AF_UNIX as u32, 6, 0));
@@ -245,8 +257,16 @@ impl Program {
         }
     }
 
-    const fn refuse_bits(&mut self, bits: u32) {
-        self.push(statement(LOAD, argument(0)));
+    /// The mode behind the flags counts only when a file is made.
+    const fn refuse_made(&mut self, flags: u32) {
+        self.push(statement(LOAD, argument(flags)));
+        self.push(jump(ANY_BIT, MAKES, 1, 0));
+        self.push(statement(RET, ALLOW));
+        self.refuse_bits(flags + 1, SET_ID);
+    }
+
+    const fn refuse_bits(&mut self, index: u32, bits: u32) {
+        self.push(statement(LOAD, argument(index)));
         self.push(jump(ANY_BIT, bits, 0, 1));
         self.push(statement(RET, REFUSE | libc::EPERM as u32));
         self.push(statement(RET, ALLOW));
@@ -290,6 +310,9 @@ const OFFSET_OF_ARCHITECTURE: u32 = 4;
 const CLONE_NEWTIME: u32 = 0x80;
 const TIOCSETD: u32 = 0x5423;
 const PER_LINUX32: u32 = 8;
+const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
+/// The flags of open that make a file; the second is what O_TMPFILE adds to O_DIRECTORY.
+const MAKES: u32 = libc::O_CREAT as u32 | (libc::O_TMPFILE & !libc::O_DIRECTORY) as u32;
 const NAMESPACES: u32 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUTS
@@ -453,6 +476,38 @@ mod tests {
             [0x0040_0000, 0, 0, 0, 0, 0],
             libc::EPERM,
         );
+    }
+
+    #[test]
+    fn set_id_bits_are_refused_wherever_a_mode_is_given() {
+        let creat = libc::O_CREAT as u64;
+        let tmpfile = libc::O_TMPFILE as u64;
+        for bit in [0o4000, 0o2000, 0o6755] {
+            for (number, args) in [
+                (libc::SYS_chmod, [0, bit, 0, 0, 0, 0]),
+                (libc::SYS_fchmod, [0, bit, 0, 0, 0, 0]),
+                (libc::SYS_fchmodat, [0, 0, bit, 0, 0, 0]),
+                (libc::SYS_fchmodat2, [0, 0, bit, 0, 0, 0]),
+                (libc::SYS_creat, [0, bit, 0, 0, 0, 0]),
+                (libc::SYS_mknod, [0, bit, 0, 0, 0, 0]),
+                (libc::SYS_mknodat, [0, 0, bit, 0, 0, 0]),
+                (libc::SYS_open, [0, creat, bit, 0, 0, 0]),
+                (libc::SYS_openat, [0, 0, creat, bit, 0, 0]),
+                (libc::SYS_openat, [0, 0, tmpfile, bit, 0, 0]),
+            ] {
+                assert_eq!(
+                    verdict(number, args),
+                    refused(libc::EPERM),
+                    "{number} {bit:o}"
+                );
+                let plain = args.map(|arg| if arg == bit { 0o1755 } else { arg });
+                assert_eq!(verdict(number, plain), ALLOW, "{number}");
+            }
+            // Without O_CREAT the word is whatever was in the register.
+            assert_eq!(verdict(libc::SYS_openat, [0, 0, 0, bit, 0, 0]), ALLOW);
+            let folder = libc::O_DIRECTORY as u64;
+            assert_eq!(verdict(libc::SYS_openat, [0, 0, folder, bit, 0, 0]), ALLOW);
+        }
     }
 
     /// The same allow list, compiled by seccompiler as one long chain, says the same.

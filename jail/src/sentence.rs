@@ -161,6 +161,7 @@ fn fix(step: Step, errno: Errno) -> Option<&'static str> {
             "there are too many processes: --pids, or ulimit -u, is too low"
         }
         (_, Errno::EMFILE | Errno::ENFILE) => "too few descriptors are allowed; raise ulimit -n",
+        (_, Errno::EFBIG) => "files cannot grow: ulimit -f is too low",
         (_, Errno::ENOMEM) => "memory is short",
         (_, Errno::ENOSPC) => {
             "a limit of the kernel is reached: see /proc/sys/user/max_mnt_namespaces and its kin, /proc/sys/fs/mount-max"

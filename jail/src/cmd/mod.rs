@@ -45,7 +45,7 @@ impl Failure {
                 }
             }
             Failure::Error(error) => {
-                eprintln!("sjail: {error}");
+                crate::report::say(&error.to_string());
                 error.exit().code()
             }
         }

@@ -66,13 +66,20 @@ pub fn set_host_name(name: &CStr) -> nix::Result<()> {
 }
 
 /// Gives a program about to be executed the signals that the caller had: its mask, and
-/// the two actions that sjail and its runtime changed. What the caller ignores (nohup)
+/// the actions that sjail and its runtime changed. What the caller ignores (nohup)
 /// stays ignored.
 pub fn callers_signals(mask: &SigSet) -> nix::Result<()> {
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
     set_action(Signal::SIGPIPE, &default)?;
     set_action(Signal::SIGCHLD, &default)?;
+    set_action(Signal::SIGXFSZ, &default)?;
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(mask), None)
+}
+
+/// A caller's limit on file sizes is an error in words, not sjail's end.
+pub fn survive_file_size_limit() -> nix::Result<()> {
+    let ignore = SigAction::new(SigHandler::SigIgn, SaFlags::empty(), SigSet::empty());
+    set_action(Signal::SIGXFSZ, &ignore)
 }
 
 /// Gives a signal an action that calls nothing of ours (default or ignore).
