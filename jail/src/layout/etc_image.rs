@@ -13,6 +13,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::stat::lstat;
@@ -26,6 +27,9 @@ const LONGEST: u64 = 4 << 20;
 
 /// The copy must not grow without bound, whatever somebody puts into a listed folder.
 const MOST: u64 = 32 << 20;
+
+/// How long a look at the sources holds: a change in `/etc` is seen that much later.
+const MOMENT: Duration = Duration::from_secs(2);
 
 /// An image in use: it stays as long as this lives.
 #[derive(Debug)]
@@ -49,16 +53,25 @@ impl Image {
     }
 }
 
-/// The name of the image, if everything it was made from is as it was.
+/// The name of the image, if everything it was made from is as it was. Commands often
+/// come in bursts: what was looked at a moment ago is not looked at again.
 fn fresh(manifest: &Path) -> Option<PathBuf> {
-    let text = fs::read(manifest).ok()?;
+    let mut file = File::open(manifest).ok()?;
+    let looked_at = file.metadata().ok()?.modified().ok()?;
+    let mut text = Vec::new();
+    file.read_to_end(&mut text).ok()?;
     let mut fields = text.split(|byte| *byte == 0);
     let name = Path::new(OsStr::from_bytes(fields.next()?)).to_owned();
+    if looked_at.elapsed().is_ok_and(|age| age < MOMENT) {
+        return Some(name);
+    }
     while let (Some(path), Some(state)) = (fields.next(), fields.next()) {
         if path.is_empty() || stamp(Path::new(OsStr::from_bytes(path)))?.as_bytes() != state {
             return None;
         }
     }
+    // Should this fail, the next run looks again.
+    let _ = file.set_modified(SystemTime::now());
     Some(name)
 }
 
@@ -279,7 +292,7 @@ mod tests {
         assert!(!path.join("shadow").exists());
         assert_eq!(find().seen.path, path);
 
-        // Pretend that a source has changed.
+        // Pretend that a source has changed, and that it is a while since somebody looked.
         let manifest = fs::read_dir(folder.path())
             .unwrap()
             .flatten()
@@ -294,6 +307,9 @@ mod tests {
         )
         .unwrap();
         fs::rename(folder.path().join("x"), &manifest).unwrap();
+        let long_ago = SystemTime::now() - Duration::from_secs(60);
+        let changed = File::open(&manifest).unwrap();
+        changed.set_modified(long_ago).unwrap();
         let second = find();
         assert_ne!(second.seen.path, path);
         // The first is still in use, so it is still there.

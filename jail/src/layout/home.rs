@@ -18,14 +18,7 @@ const CACHE: &str = ".cache";
 
 /// Caches that are worth a link in every jail. Those of rarer tools get theirs where the
 /// host has used the tool or an earlier run in the same sandbox has filled the cache.
-const COMMON: [&str; 6] = [
-    ".cargo/registry",
-    ".cargo/git",
-    ".npm",
-    "go/pkg",
-    ".m2/repository",
-    ".gradle/caches",
-];
+const COMMON: [&str; 4] = [".cargo/registry", ".cargo/git", ".npm", "go/pkg"];
 
 /// Draws up the home folder. `cache` is the sandbox's own cache folder on the host.
 pub fn lay(tree: &mut Tree, home: &Home, cache: Option<&Path>) -> Result<(), Error> {

@@ -12,12 +12,13 @@ use crate::sys::mount::{NO_DEVICES, NO_EXEC, NO_SUID, READ_ONLY};
 /// Devices that programs expect and that give nothing away.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
-/// Parts of `/proc` that can be looked at but not changed. What only root could change
-/// needs no mount where the command is not root.
+/// Parts of `/proc` that can be looked at but not changed. Only the first needs a mount
+/// where the command is not root: the sysctls of the jail's own namespaces are its own.
+/// The others belong to the host's root, who is not in the jail.
 const PROC_READ_ONLY: [&str; 5] = ["sys", "irq", "bus", "fs", "sysrq-trigger"];
 
-/// Parts of `/proc` that tell about the host, its keys or its memory. The same goes for
-/// what only root can read.
+/// Parts of `/proc` that tell about the host, its keys or its memory. Only the first two
+/// can be read by others than the host's root.
 const PROC_MASKED: [&str; 14] = [
     "keys",
     "key-users",
@@ -75,11 +76,10 @@ fn processes(tree: &mut Tree, uid: u32) {
     let proc = Path::new("/proc");
     tree.folder(proc, 0o555);
     tree.own(What::Proc, proc, 0);
-    for name in PROC_READ_ONLY {
+    let count = if uid == 0 { PROC_READ_ONLY.len() } else { 1 };
+    for name in PROC_READ_ONLY.iter().take(count) {
         let path = proc.join(name);
-        // The sysctls of the jail's own namespaces would be the jail's own user's.
-        let needed = uid == 0 || name == "sys";
-        if needed && look::at(&path).is_some() {
+        if look::at(&path).is_some() {
             tree.own(
                 What::Itself,
                 &path,
@@ -87,11 +87,10 @@ fn processes(tree: &mut Tree, uid: u32) {
             );
         }
     }
-    for name in PROC_MASKED {
+    let count = if uid == 0 { PROC_MASKED.len() } else { 2 };
+    for name in PROC_MASKED.iter().take(count) {
         let path = proc.join(name);
-        if let Some((seen, stat)) = look::at(&path)
-            && (uid == 0 || seen.kind != Kind::Folder && stat.st_mode & 0o077 != 0)
-        {
+        if let Some((seen, _)) = look::at(&path) {
             tree.mask(&path, seen.kind);
         }
     }
