@@ -42,6 +42,7 @@
 //!   [`leftovers::Snapshot`] finds mounts, control groups and temporary files.
 
 pub mod attack;
+pub mod bench;
 mod binaries;
 mod call;
 mod case;
