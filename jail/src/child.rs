@@ -81,7 +81,9 @@ impl Child<'_> {
         capability::drop_all().at(Step::Capabilities)?;
         process::no_new_privileges().at(Step::NoNewPrivileges)?;
         process::undumpable().at(Step::Undumpable)?;
-        landlock::enforce(&layout.rules)?;
+        if let Some(rules) = &layout.rules {
+            landlock::enforce(rules)?;
+        }
         seccomp::load().at(Step::Seccomp)?;
 
         verify::all(layout, &outside, group)?;

@@ -308,7 +308,5 @@ fn namespaces_refused(errno: Errno) -> String {
         ),
         other => (other.desc(), "`sjail doctor` looks at each layer"),
     };
-    format!(
-        "creating the jail's namespaces failed ({errno}): {why}. The way out: {fix}; or --allow-degraded, which goes on with less"
-    )
+    format!("creating the jail's namespaces failed ({errno}): {why}. The way out: {fix}")
 }

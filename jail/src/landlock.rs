@@ -12,14 +12,13 @@ use landlock::{
 };
 use nix::errno::Errno;
 
-use crate::layout::NetworkSpace;
 use crate::layout::tree::Kind;
 use crate::step::{At, Failure, Step};
 use crate::sys::file::{NO_LINKS, openat2};
 use crate::sys::landlock::kernel_abi;
 
-/// For tests: pretend that the kernel's ABI is at most this number. Lowering it takes
-/// nothing from the other walls, and the result names the ABI that was used.
+/// For tests: pretend that the kernel's ABI is at most this number, 0 for none. Lowering
+/// it takes nothing from the other walls, and the result names the ABI that was used.
 pub const ABI_VARIABLE: &str = "SJAIL_LANDLOCK_ABI";
 
 /// The rules, and the ABI whose every right is handled.
@@ -27,11 +26,9 @@ pub const ABI_VARIABLE: &str = "SJAIL_LANDLOCK_ABI";
 pub struct Rules {
     /// The ABI in use.
     pub abi: ABI,
-    /// What is allowed; everything else is not.
+    /// What is allowed; everything else is not. TCP ports are not handled: in a network
+    /// of the jail's own that would only kill its loopback.
     pub rules: Vec<Rule>,
-    /// Whose network it is: with the host's, binding and connecting to TCP ports could be
-    /// ruled here; in the jail's own the handled rights would only kill its loopback.
-    pub network: NetworkSpace,
 }
 
 /// What is allowed below a path.
@@ -69,8 +66,13 @@ pub enum Unavailable {
         _ => "this kernel has no Landlock: Linux 5.13 or newer with CONFIG_SECURITY_LANDLOCK is needed",
     })]
     Kernel(Errno),
+    /// With the host's network the kernel cannot keep abstract sockets apart.
+    #[error(
+        "with the host's network, Landlock ABI 6 (Linux 6.12) is needed to keep the command from the host's abstract sockets; this kernel has ABI {0}"
+    )]
+    Scopes(ABI),
     /// The override is not a number.
-    #[error("{ABI_VARIABLE} must be a number from 1 to 9")]
+    #[error("{ABI_VARIABLE} must be a number from 0 to 9")]
     Override,
 }
 
@@ -145,6 +147,11 @@ impl Grant {
     }
 }
 
+/// Whether this ABI keeps abstract sockets and signals within the jail.
+pub fn has_scopes(abi: ABI) -> bool {
+    !Scope::from_all(abi).is_empty()
+}
+
 /// The ABI of the kernel, or less where the environment says so.
 pub fn usable_abi() -> Result<ABI, Unavailable> {
     let kernel = kernel_abi().map_err(Unavailable::Kernel)?;
@@ -154,10 +161,13 @@ pub fn usable_abi() -> Result<ABI, Unavailable> {
             let wanted: i32 = text
                 .to_str()
                 .and_then(|text| text.parse().ok())
-                .filter(|number| (1..=9).contains(number))
+                .filter(|number| (0..=9).contains(number))
                 .ok_or(Unavailable::Override)?;
             wanted.min(kernel)
         }
     };
+    if abi < 1 {
+        return Err(Unavailable::Kernel(Errno::ENOSYS));
+    }
     Ok(ABI::from(abi))
 }

@@ -115,7 +115,13 @@ impl Report {
             layers.push("network namespace".to_owned());
         }
         layers.extend(["no capabilities", "no_new_privs", "seccomp allow list"].map(str::to_owned));
-        layers.push(format!("Landlock ABI {}", layout.rules.abi));
+        if let Some(rules) = &layout.rules {
+            layers.push(format!("Landlock ABI {}", rules.abi));
+        }
+        for missing in &layout.missing {
+            self.note(missing);
+            self.isolation.degraded.push(missing.clone());
+        }
         self.isolation.layers = layers;
         self.isolation.limits = limits.report();
     }
@@ -206,9 +212,15 @@ impl Report {
 }
 
 /// Says one thing on standard error. Nobody may be able to hear it (a full disk, a closed
-/// pipe, `ulimit -f 0`); that is no reason to end differently.
+/// pipe, `ulimit -f 0`); that is no reason to end differently. File names come from
+/// strangers: nothing in them reaches the terminal alive.
 pub fn say(text: &str) {
-    let _ = writeln!(std::io::stderr(), "sjail: {text}");
+    let mut lines = text.lines().map(|line| show::inert(line.as_bytes()));
+    let first = lines.next().unwrap_or_default();
+    let _ = writeln!(std::io::stderr(), "sjail: {first}");
+    for line in lines {
+        let _ = writeln!(std::io::stderr(), "{line}");
+    }
 }
 
 /// The command as a person would type it.

@@ -81,8 +81,8 @@ fn act(failure: &Failure, layout: &Layout) -> String {
             "allowing {} in Landlock",
             layout
                 .rules
-                .rules
-                .get(index)
+                .as_ref()
+                .and_then(|rules| rules.rules.get(index))
                 .map_or_else(String::new, |rule| shown(&rule.path))
         ),
         Step::Landlock => "enforcing Landlock".to_owned(),

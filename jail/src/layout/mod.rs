@@ -17,7 +17,7 @@ pub mod tree;
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
-use sjail_policy::plan::{NetworkMode, Plan};
+use sjail_policy::plan::{Degraded, NetworkMode, Plan};
 
 use crate::error::Error;
 use crate::exec::Program;
@@ -46,8 +46,10 @@ pub struct Layout {
     pub working_folder: Place,
     /// Resource limits of every process inside.
     pub limits: Rlimits,
-    /// What Landlock allows.
-    pub rules: Rules,
+    /// What Landlock allows; `None` where there is none and the plan goes on without.
+    pub rules: Option<Rules>,
+    /// What the plan wants and this machine does not have, each in a sentence.
+    pub missing: Vec<String>,
     /// What is executed.
     pub program: Program,
     /// Keeps the shown `/etc` from being swept away.
@@ -226,7 +228,15 @@ pub fn prepare(
     let cwd = plan.command.cwd.as_path();
     let working_folder = working_folder(&tree, cwd)?;
     let program = program::resolve(&tree, &plan.command, cwd)?;
-    let rules = rules::draw(&tree, &plan.home, network)?;
+    let mut missing = Vec::new();
+    let rules = match rules::draw(&tree, &plan.home, network) {
+        Ok(rules) => Some(rules),
+        Err(Error::Landlock(why)) if plan.degraded == Degraded::Allowed => {
+            missing.push(format!("Landlock is not enforced: {why}"));
+            None
+        }
+        Err(error) => return Err(error),
+    };
     let holds = held
         .iter()
         .map(|(path, hold)| {
@@ -263,6 +273,7 @@ pub fn prepare(
         working_folder,
         limits,
         rules,
+        missing,
         program,
         _image: image,
     })

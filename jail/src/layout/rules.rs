@@ -7,10 +7,14 @@ use sjail_policy::plan::Home;
 use super::NetworkSpace;
 use super::tree::{Kind, Origin, Tree, c_string};
 use crate::error::Error;
-use crate::landlock::{self, Grant, Rule, Rules};
+use crate::landlock::{self, Grant, Rule, Rules, Unavailable};
 
 /// The rules for a tree, at the best ABI of this kernel.
 pub fn draw(tree: &Tree, home: &Home, network: NetworkSpace) -> Result<Rules, Error> {
+    let abi = landlock::usable_abi()?;
+    if network == NetworkSpace::Host && !landlock::has_scopes(abi) {
+        return Err(Unavailable::Scopes(abi).into());
+    }
     let mut rules = List(Vec::new());
     rules.add(Path::new("/"), Grant::List, Kind::Folder);
     rules.add(Path::new("/etc"), Grant::Read, Kind::Folder);
@@ -46,11 +50,7 @@ pub fn draw(tree: &Tree, home: &Home, network: NetworkSpace) -> Result<Rules, Er
             })
         })
         .collect::<Result<_, Error>>()?;
-    Ok(Rules {
-        abi: landlock::usable_abi()?,
-        rules,
-        network,
-    })
+    Ok(Rules { abi, rules })
 }
 
 struct List<'a>(Vec<(&'a Path, Grant, Kind)>);
