@@ -53,7 +53,7 @@ pub(crate) fn judge(
         return Flow::of(Sources::PROGRAM);
     };
     let mut act = Act::new(judge, state, call, draft, spec);
-    if act.reading.modifiers.has(Modifiers::INFO) {
+    if asks(&act) {
         return Flow::of(Sources::PROGRAM);
     }
     act.change_folder();
@@ -62,6 +62,15 @@ pub(crate) fn judge(
         act.draft.calm();
     }
     flow
+}
+
+/// Whether the command only prints help or a version: `--help` anywhere, `-h` only alone, because
+/// it may mean a host or a header elsewhere.
+fn asks(act: &Act<'_, '_>) -> bool {
+    act.reading.flags.iter().any(|seen| {
+        let long = seen.word.text.starts_with("--");
+        seen.flag.modifiers.has(Modifiers::INFO) && (long || act.args.len() == 1)
+    })
 }
 
 /// What tables cannot express is done by a function of its own; the rest by [`describe`].

@@ -18,6 +18,14 @@ pub(crate) fn host(act: &mut Act<'_, '_>, given: &Given) {
         act.draft
             .effect(Action::Notes, Risk::Dangerous, says, given.span);
     }
+    if matches!(
+        name.as_str(),
+        "169.254.169.254" | "metadata.google.internal" | "fd00:ec2::254" | "100.100.100.200"
+    ) {
+        let says = "Asks the cloud for this machine's credentials";
+        act.draft
+            .effect(Action::Notes, Risk::Dangerous, says, given.span);
+    }
     let action = Action::Network {
         host: (!name.is_empty()).then_some(name),
     };

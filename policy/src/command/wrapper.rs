@@ -36,14 +36,13 @@ pub(crate) fn sudo(act: &mut Act<'_, '_>) -> Flow {
         }
         return Flow::of(Sources::PROGRAM);
     };
-    let first = act.judge.command_count();
-    let flow = act.inner(index);
-    // What only looks may look with more rights.
-    let looks = act.judge.risk_since(first) == Risk::Safe;
-    let risk = if looks { Risk::Normal } else { Risk::Dangerous };
-    act.draft
-        .kind(Kind::Privilege, risk, act.spec.says, act.call.span);
-    flow
+    act.draft.kind(
+        Kind::Privilege,
+        Risk::Dangerous,
+        act.spec.says,
+        act.call.span,
+    );
+    act.inner(index)
 }
 
 /// `env`: options, assignments, then a command; `-S` splits a string.
