@@ -16,17 +16,15 @@ pub(crate) struct Draft {
     pub floor: Risk,
     /// The reason for the floor.
     pub notes: Vec<(Risk, Cow<'static, str>)>,
-    pub span: Span,
 }
 
 impl Draft {
-    pub(crate) fn new(program: Program, span: Span) -> Draft {
+    pub(crate) fn new(program: Program) -> Draft {
         Draft {
             program,
             effects: Vec::new(),
             floor: Risk::Safe,
             notes: Vec::new(),
-            span,
         }
     }
 
@@ -128,7 +126,7 @@ impl Draft {
 
 /// Each phrase once, the gravest first, otherwise in the order found.
 pub(crate) fn gravest_first(mut reasons: Vec<(Risk, &str)>) -> Vec<String> {
-    reasons.sort_by(|one, other| other.0.cmp(&one.0));
+    reasons.sort_by_key(|reason| std::cmp::Reverse(reason.0));
     let mut out: Vec<String> = Vec::new();
     for (_, phrase) in reasons {
         if !out.iter().any(|known| known == phrase) {

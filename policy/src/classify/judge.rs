@@ -1,6 +1,7 @@
 //! Judges commands one by one: from an argument list to effects, and to what it prints.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use super::context::Context;
 use super::draft::{Draft, gravest_first};
@@ -17,7 +18,9 @@ use crate::shell;
 /// Text inside text (`sh -c 'sh -c …'`) deeper than this is not followed.
 const MAX_TEXTS: usize = 16;
 /// More commands than this are not judged one by one.
-const MAX_COMMANDS: usize = 20_000;
+const MAX_COMMANDS: usize = 4_000;
+/// More reasons than this why something cannot be known are not kept.
+const MAX_OPAQUE: usize = 64;
 
 /// The state of one classification.
 pub(crate) struct Judge<'c> {
@@ -62,7 +65,7 @@ pub(crate) struct Call {
     /// Its redirections.
     pub redirects: Vec<Redirect>,
     /// What it reads on its standard input.
-    pub stdin: Flow,
+    pub stdin: Rc<Flow>,
     /// Whether its input or output is a raw network connection.
     pub connected: bool,
     /// What it runs under, outermost first.
@@ -85,7 +88,7 @@ impl Call {
             args,
             assignments: Vec::new(),
             redirects: Vec::new(),
-            stdin: self.stdin.clone(),
+            stdin: Rc::clone(&self.stdin),
             connected: self.connected,
             wrappers,
             span: self.span,
@@ -160,10 +163,12 @@ impl<'c> Judge<'c> {
     /// Something that cannot be known.
     pub(crate) fn opaque(&mut self, why: impl Into<String>, span: Span) {
         let why = why.into();
-        if !self
-            .opaque
-            .iter()
-            .any(|known| known.why == why && known.span == span)
+        let many = self.opaque.len() >= MAX_OPAQUE;
+        if !many
+            && !self
+                .opaque
+                .iter()
+                .any(|known| known.why == why && known.span == span)
         {
             self.opaque.push(Opaque { why, span });
         }
@@ -181,7 +186,8 @@ impl<'c> Judge<'c> {
         let outputs = std::mem::take(&mut self.outputs);
         let flow = self.script(&script, state, call);
         self.uncalled_functions(state, call);
-        for (span, flow) in outputs {
+        // Places in different sources may coincide: then both count.
+        for (span, flow) in std::mem::replace(&mut self.outputs, outputs) {
             let joined = match self.outputs.remove(&span) {
                 Some(other) => other.and(&flow),
                 None => flow,
@@ -219,7 +225,7 @@ impl<'c> Judge<'c> {
         if name.glob {
             // `/bin/c?t`: whatever matches is started.
             let index = self.reserve(call, &program);
-            let mut draft = Draft::new(program, call.span);
+            let mut draft = Draft::new(program);
             draft.effect(
                 Action::Opaque,
                 Risk::Dangerous,
@@ -231,7 +237,7 @@ impl<'c> Judge<'c> {
             return Flow::of(Sources::PROGRAM);
         }
         let index = self.reserve(call, &program);
-        let mut draft = Draft::new(program, call.span);
+        let mut draft = Draft::new(program);
         command::assignments(self, state, call, &mut draft);
         command::redirects(call, &mut draft);
         let spec = knowledge::program(&draft.program.name);
@@ -248,7 +254,7 @@ impl<'c> Judge<'c> {
             return Flow::literal("");
         }
         let index = self.reserve(call, &Program::default());
-        let mut draft = Draft::new(Program::default(), call.span);
+        let mut draft = Draft::new(Program::default());
         command::assignments(self, state, call, &mut draft);
         command::redirects(call, &mut draft);
         self.complete(index, draft);
@@ -264,7 +270,7 @@ impl<'c> Judge<'c> {
             ..Program::default()
         };
         let index = self.reserve(call, &program);
-        let mut draft = Draft::new(program, call.span);
+        let mut draft = Draft::new(program);
         let (risk, says) = if name.from.has(Sources::NETWORK) {
             (Risk::Critical, "Runs what the network sends")
         } else if name.from.has(Sources::DECODED) {

@@ -22,6 +22,7 @@ mod walk;
 pub use context::Context;
 pub use verdict::{Arg, Classification, Opaque, Program, Redirect, RedirectKind, SimpleCommand};
 
+use crate::command::knowledge;
 use crate::effect::Span;
 use crate::risk::Risk;
 use crate::shell;
@@ -72,6 +73,16 @@ pub fn classify_argv<A: AsRef<[u8]>>(argv: &[A], context: &Context) -> Classific
         judge.invoke(&mut state, &call);
         judge.finish()
     })
+}
+
+/// Why the tables say what they say about a program, if they know it.
+pub fn known_for(program: &str) -> Option<&'static str> {
+    knowledge::program(program).map(|spec| spec.reason)
+}
+
+/// Why the tables warn of an environment variable, if they do.
+pub fn known_for_variable(name: &str) -> Option<&'static str> {
+    knowledge::variable(name).map(|variable| variable.reason)
 }
 
 /// An error of our own is never a pass: whatever panics is dangerous.

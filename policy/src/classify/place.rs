@@ -130,11 +130,19 @@ fn listed(path: &str, context: &Context) -> Option<Place> {
     let below_home = inside(path, &context.home)
         .or_else(|| path.strip_prefix("/root/"))
         .or_else(|| other_home(path));
+    let second = path.as_bytes().get(1);
     PLACES.iter().find_map(|(pattern, place)| {
+        // Most patterns are out at the first letter.
+        if pattern.starts_with('/') && pattern.as_bytes().get(1) != second {
+            return None;
+        }
         let hit = match pattern.strip_prefix("~/") {
             Some(pattern) => below_home.is_some_and(|rest| matches(pattern, rest)),
             None => match pattern.strip_prefix("**/") {
-                Some(pattern) => anywhere(pattern, path),
+                Some(pattern) => {
+                    let first = pattern.split(['/', '*']).next().unwrap_or_default();
+                    path.contains(first) && anywhere(pattern, path)
+                }
                 None => matches(
                     pattern.trim_start_matches('/'),
                     path.trim_start_matches('/'),

@@ -117,7 +117,7 @@ impl Judge<'_> {
             ..Call::default()
         };
         let index = self.reserve(&call, &Program::default());
-        let mut draft = Draft::new(Program::default(), span);
+        let mut draft = Draft::new(Program::default());
         draft.effect(Action::Notes, risk, says, span);
         self.complete(index, draft);
     }

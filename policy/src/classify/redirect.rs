@@ -1,5 +1,7 @@
 //! Redirections: which files they open, and what flows through them.
 
+use std::rc::Rc;
+
 use super::flow::{Flow, Sources};
 use super::given::Given;
 use super::judge::{Call, Judge};
@@ -12,7 +14,7 @@ use crate::shell::{self, RedirectOperator, RedirectTarget};
 /// What the redirections of a command do to its input and output.
 pub(crate) struct Io {
     pub redirects: Vec<Redirect>,
-    pub stdin: Flow,
+    pub stdin: Rc<Flow>,
     /// Whether input or output is a raw network connection.
     pub connected: bool,
     /// The file that gets its output.
@@ -29,7 +31,7 @@ impl Judge<'_> {
     ) -> Io {
         let mut io = Io {
             redirects: Vec::new(),
-            stdin: around.stdin.clone(),
+            stdin: Rc::clone(&around.stdin),
             connected: false,
             output: None,
             appends: false,
@@ -82,7 +84,7 @@ impl Judge<'_> {
                     text.push('\n');
                 }
                 if descriptor == "0" {
-                    io.stdin = flow;
+                    io.stdin = flow.into();
                 }
             }
             RedirectKind::Duplicate => {
@@ -91,7 +93,7 @@ impl Judge<'_> {
                 if state.network_descriptors.contains(source) {
                     io.connected = true;
                     if descriptor == "0" {
-                        io.stdin = Flow::of(Sources::NETWORK);
+                        io.stdin = Flow::of(Sources::NETWORK).into();
                     }
                     state.network_descriptors.insert(descriptor);
                 }
@@ -107,13 +109,13 @@ impl Judge<'_> {
                     if matches!(kind, RedirectKind::Read | RedirectKind::ReadWrite)
                         && descriptor == "0"
                     {
-                        io.stdin = Flow::of(Sources::NETWORK);
+                        io.stdin = Flow::of(Sources::NETWORK).into();
                     }
                     state.network_descriptors.insert(descriptor.clone());
-                } else if kind == RedirectKind::Read || kind == RedirectKind::ReadWrite {
-                    if descriptor == "0" {
-                        io.stdin = self.content(&given, &state.cwd);
-                    }
+                } else if matches!(kind, RedirectKind::Read | RedirectKind::ReadWrite)
+                    && descriptor == "0"
+                {
+                    io.stdin = self.content(&given, &state.cwd).into();
                 }
                 let place = self.target(&given, &state.cwd);
                 if matches!(kind, RedirectKind::Write | RedirectKind::Append)
@@ -142,7 +144,7 @@ impl Judge<'_> {
             return;
         };
         let mut inner = call.with_args(Vec::new(), "start-up file");
-        inner.stdin = Flow::default();
+        inner.stdin = Rc::default();
         for line in text.lines().take(64) {
             // A schedule's line: five fields, perhaps a user, then the command.
             let command = if path.contains("cron") {

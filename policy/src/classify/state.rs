@@ -53,6 +53,8 @@ pub(crate) struct Function {
     pub body: Rc<Command>,
     /// Whether it was judged at a call.
     pub called: bool,
+    /// Whether a call surely means it: not unset, and no program of that name known.
+    pub certain: bool,
 }
 
 /// What the line has left behind outside its shells: files it wrote, pipes it made.

@@ -9,6 +9,7 @@ use super::given::Given;
 use super::judge::{Call, Judge};
 use super::state::{Cwd, Function, State};
 use super::verdict::Program;
+use crate::command::knowledge;
 use crate::effect::Action;
 use crate::risk::Risk;
 use crate::shell::ast::{Case, For, If, While};
@@ -57,10 +58,10 @@ impl Judge<'_> {
         for command in &pipeline.commands {
             // Each part of a pipeline is a shell of its own.
             let stdin = self.isolated(state, |judge, state| judge.command(command, state, &call));
-            call.stdin = stdin;
+            call.stdin = stdin.into();
         }
         self.shell_and_connection(first);
-        call.stdin
+        Rc::unwrap_or_clone(call.stdin)
     }
 
     /// Runs something in a copy of the shell.
@@ -275,6 +276,7 @@ impl Judge<'_> {
         let function = Function {
             body: Rc::new(body.clone()),
             called: false,
+            certain: knowledge::program(&name).is_none(),
         };
         if let Some(old) = state.functions.insert(name.clone(), function)
             && !old.called
@@ -285,7 +287,7 @@ impl Judge<'_> {
 
     fn bomb(&mut self, call: &Call) {
         let index = self.reserve(call, &Program::default());
-        let mut draft = Draft::new(Program::default(), call.span);
+        let mut draft = Draft::new(Program::default());
         draft.effect(Action::SystemChange, Risk::Critical, "Fork bomb", call.span);
         self.complete(index, draft);
     }
@@ -303,14 +305,17 @@ impl Judge<'_> {
                 line.push_str(&arg.text);
             }
             self.active.push(name);
-            let flow = self.text(&line, state, call, call.span);
+            self.text(&line, state, call, call.span);
             self.active.pop();
-            return Some(flow);
+            // Scripts expand no aliases: the plain command counts, too.
+            return None;
         }
         let function = state.functions.get_mut(&name)?;
         function.called = true;
-        let body = Rc::clone(&function.body);
-        Some(self.call_function(&name, &body, state, call))
+        let (body, certain) = (Rc::clone(&function.body), function.certain);
+        let flow = self.call_function(&name, &body, state, call);
+        // Defined in a branch, or unset since: the program of that name counts, too.
+        certain.then_some(flow)
     }
 
     fn call_function(

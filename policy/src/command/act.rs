@@ -11,6 +11,9 @@ use crate::classify::place;
 use crate::classify::state::{Cwd, State};
 use crate::effect::Target;
 
+/// What more files than this hold is not followed.
+const MAX_FILES: usize = 64;
+
 /// A command, its entry and everything a handler needs.
 pub(crate) struct Act<'a, 'c> {
     pub judge: &'a mut Judge<'c>,
@@ -180,24 +183,28 @@ impl<'a, 'c> Act<'a, 'c> {
         super::run::text(self, text, &name)
     }
 
+    /// What it reads on its standard input.
+    pub(crate) fn stdin(&self) -> Flow {
+        (*self.call.stdin).clone()
+    }
+
     /// What its input and the files it reads give.
     pub(crate) fn read_flow(&mut self) -> Flow {
+        let roles = options::roles(self.spec.args, self.reading.positionals.len());
         let files: Vec<Given> = self
             .positionals()
-            .enumerate()
-            .filter(|(place, _)| {
-                let roles = options::roles(self.spec.args, self.reading.positionals.len());
-                matches!(roles.get(*place), Some(Role::Read))
-            })
-            .map(|(_, given)| given.clone())
+            .zip(roles)
+            .filter(|(_, role)| *role == Role::Read)
+            .map(|(given, _)| given.clone())
+            .take(MAX_FILES)
             .collect();
         if files.is_empty() {
-            return self.call.stdin.clone();
+            return self.stdin();
         }
         let mut flow = Flow::literal("");
         for file in files {
             let one = if file.text == "-" {
-                self.call.stdin.clone()
+                self.stdin()
             } else {
                 self.judge.content(&file, &self.cwd)
             };

@@ -285,7 +285,7 @@ pub(crate) fn read(act: &mut Act<'_, '_>) -> Flow {
     if names.is_empty() {
         names.push(Given::known("REPLY", act.call.span));
     }
-    let stdin = act.call.stdin.clone();
+    let stdin = act.stdin();
     let mut from = stdin.from;
     if let Some(descriptor) = act.reading.value("-u")
         && act.state.network_descriptors.contains(&descriptor.text)
@@ -344,8 +344,9 @@ pub(crate) fn unset(act: &mut Act<'_, '_>) -> Flow {
         act.state
             .variables
             .set(word.text.as_bytes(), Value::known(b""));
-        act.state.functions.remove(&word.text);
-        act.state.aliases.remove(&word.text);
+        if let Some(function) = act.state.functions.get_mut(&word.text) {
+            function.certain = false;
+        }
     }
     Flow::literal("")
 }

@@ -22,7 +22,9 @@ pub(crate) fn rm(act: &mut Act<'_, '_>) -> Flow {
     let paths: Vec<Given> = act.positionals().cloned().collect();
     for path in &paths {
         act.touch(touch, path);
-        if act.draft.effects.len() > 512 {
+        if act.draft.effects.len() > 2048 {
+            act.draft
+                .note(Risk::Dangerous, "Too many arguments to judge");
             break;
         }
     }
@@ -83,8 +85,12 @@ pub(crate) fn chmod(act: &mut Act<'_, '_>) -> Flow {
     } else {
         Touch::Attributes
     };
-    for path in words.iter().take(256) {
+    for path in words.iter().take(1024) {
         act.touch(touch, path);
+    }
+    if words.len() > 1024 {
+        act.draft
+            .note(Risk::Dangerous, "Too many arguments to judge");
     }
     Flow::literal("")
 }
@@ -139,7 +145,7 @@ pub(crate) fn dd(act: &mut Act<'_, '_>) -> Flow {
     }
     match act.reading.value("if").cloned() {
         Some(file) => act.judge.content(&file, &act.cwd),
-        None => act.call.stdin.clone(),
+        None => act.stdin(),
     }
 }
 
@@ -154,7 +160,7 @@ pub(crate) fn tee(act: &mut Act<'_, '_>) -> Flow {
         }
         return Flow::literal("");
     }
-    let stdin = act.call.stdin.clone();
+    let stdin = act.stdin();
     for file in act.positionals().cloned().collect::<Vec<_>>() {
         act.wrote(&file, stdin.clone());
     }

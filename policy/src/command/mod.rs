@@ -35,6 +35,9 @@ use knowledge::{Handler, Input, Modifiers, Output, Role, Spec, Unknown};
 
 pub(crate) use builtin::is_builtin;
 
+/// More positional arguments than this are not judged one by one.
+const MAX_POSITIONALS: usize = 1024;
+
 /// Judges a command; gives back what it prints.
 pub(crate) fn judge(
     judge: &mut Judge<'_>,
@@ -164,7 +167,11 @@ pub(crate) fn describe_base(act: &mut Act<'_, '_>) {
 
 /// What each option adds.
 pub(crate) fn describe_flags(act: &mut Act<'_, '_>) {
-    for index in 0..act.reading.flags.len() {
+    if act.reading.flags.len() > MAX_POSITIONALS {
+        act.draft
+            .note(Risk::Dangerous, "Too many arguments to judge");
+    }
+    for index in 0..act.reading.flags.len().min(MAX_POSITIONALS) {
         let seen = &act.reading.flags[index];
         let (flag, value, span) = (seen.flag, seen.value.clone(), seen.word.span);
         if flag.risk.is_some() || !flag.says.is_empty() || flag.kind != knowledge::Kind::None {
@@ -184,6 +191,11 @@ pub(crate) fn describe_positionals(act: &mut Act<'_, '_>) -> Option<Flow> {
     let mut roles = options::roles(act.spec.args, count);
     if targets_given && let Some(first) = act.spec.args.first() {
         roles.fill(first.role);
+    }
+    if count > MAX_POSITIONALS {
+        roles.truncate(MAX_POSITIONALS);
+        act.draft
+            .note(Risk::Dangerous, "Too many arguments to judge");
     }
     for (place, role) in roles.into_iter().enumerate() {
         let Some(&index) = act.reading.positionals.get(place) else {

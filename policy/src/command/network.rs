@@ -45,7 +45,7 @@ pub(crate) fn curl(act: &mut Act<'_, '_>) -> Flow {
         }
     }
     deletes(act, method.as_deref(), &addresses);
-    let stdin = act.call.stdin.clone();
+    let stdin = act.stdin();
     if url::sends(act) && stdin.from.has(Sources::SECRET) {
         let span = Given::known("", act.call.span);
         url::sends_secret(act, &span);
@@ -148,7 +148,7 @@ pub(crate) fn openssl(act: &mut Act<'_, '_>) -> Flow {
     }
     let input = match act.reading.value("-in").cloned() {
         Some(file) => act.judge.content(&file, &act.cwd),
-        None => act.call.stdin.clone(),
+        None => act.stdin(),
     };
     let encrypted =
         act.sub.first().is_some_and(|sub| sub != "base64") && !act.reading.has("-base64");

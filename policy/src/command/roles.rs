@@ -98,11 +98,11 @@ pub(crate) fn environment(
     match variable.role {
         // The value is a command: what it does counts.
         Role::Shell | Role::Program if value.exact => {
-            draft.kind(knowledge::Kind::Runs, Risk::Normal, "", given.span);
             if !matches!(
                 value.text.as_str(),
                 "cat" | "less" | "more" | "true" | ":" | "most"
             ) {
+                draft.kind(knowledge::Kind::Runs, Risk::Normal, "", given.span);
                 let mut inner = call.with_args(Vec::new(), name);
                 inner.stdin = Default::default();
                 judge.isolated(state, |judge, state| {

@@ -90,7 +90,7 @@ pub(crate) fn has_code(act: &Act<'_, '_>) -> bool {
 
 /// An interpreter that runs what it reads on its standard input.
 pub(crate) fn input(act: &mut Act<'_, '_>, language: Language) -> Flow {
-    let stdin = act.call.stdin.clone();
+    let stdin = act.stdin();
     let span = act.call.span;
     act.judge.mark(Mark::RunsInput);
     act.draft.raise(Risk::Normal);
@@ -137,7 +137,7 @@ pub(crate) fn input(act: &mut Act<'_, '_>, language: Language) -> Flow {
             return Flow::of(Sources::PROGRAM);
         }
         let mut inner = act.call.with_args(Vec::new(), &act.draft.program.name);
-        inner.stdin = Flow::default();
+        inner.stdin = Default::default();
         let mut state = State::new(act.cwd.clone());
         return act.judge.text(text, &mut state, &inner, span);
     }

@@ -30,7 +30,7 @@ pub(crate) fn awk(act: &mut Act<'_, '_>) -> Flow {
     for file in words.iter().filter(|word| !word.text.contains('=')) {
         act.role(Role::Read, file);
     }
-    let mut flow = act.call.stdin.clone();
+    let mut flow = act.stdin();
     if let Some(file) = words.first() {
         flow = act.judge.content(file, &act.cwd);
     }
@@ -56,7 +56,7 @@ pub(crate) fn sed(act: &mut Act<'_, '_>) -> Flow {
     }
     let mut flow = match words.first() {
         Some(file) => act.judge.content(file, &act.cwd),
-        None => act.call.stdin.clone(),
+        None => act.stdin(),
     };
     flow.text = None;
     flow
@@ -116,7 +116,7 @@ pub(crate) fn sed_script(
                 sed_runs_flag(draft, script, "e");
                 if !line.is_empty() {
                     let mut inner = call.with_args(Vec::new(), "sed");
-                    inner.stdin = Flow::default();
+                    inner.stdin = Default::default();
                     let mut fresh = State::new(state.cwd.clone());
                     judge.text(line, &mut fresh, &inner, script.span);
                 }
@@ -283,7 +283,7 @@ pub(crate) fn statements(
             .or_else(|| line.strip_prefix("system "));
         if let Some(command) = command {
             let mut inner = call.with_args(Vec::new(), &draft.program.name);
-            inner.stdin = Flow::default();
+            inner.stdin = Default::default();
             let mut fresh = State::new(state.cwd.clone());
             judge.text(command, &mut fresh, &inner, source.span);
         }
@@ -309,7 +309,7 @@ pub(crate) fn vim(
             .or_else(|| part.strip_prefix("term "));
         if let Some(command) = command {
             let mut inner = call.with_args(Vec::new(), &draft.program.name);
-            inner.stdin = Flow::default();
+            inner.stdin = Default::default();
             let mut fresh = State::new(state.cwd.clone());
             judge.text(command, &mut fresh, &inner, source.span);
         } else if let Some(code) = part

@@ -126,6 +126,9 @@ fn deceptive(text: &str, host: &str) -> Option<&'static str> {
     if host.contains('%') {
         return Some("Host name with escapes");
     }
+    if text.split(['/', '?', '&', '.']).any(mixes_alphabets) {
+        return Some("Address with look-alike letters");
+    }
     let authority = text
         .split_once("://")
         .map(|(_, rest)| rest.split('/').next().unwrap_or_default());

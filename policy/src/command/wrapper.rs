@@ -95,7 +95,7 @@ pub(crate) fn xargs(act: &mut Act<'_, '_>) -> Flow {
         // `xargs` alone is `xargs echo`.
         return Flow::of(Sources::PROGRAM.with(act.call.stdin.from));
     }
-    let stdin = act.call.stdin.clone();
+    let stdin = act.stdin();
     let from_file = act.reading.has("-a");
     let replace = act
         .reading

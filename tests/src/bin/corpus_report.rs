@@ -4,7 +4,8 @@
 //! `source`, `cmd`, `note`; gold rows also with `min_level` and `max_level`), classifies each
 //! command and prints, per source, how the levels are spread, where gold rows are missed or
 //! annoyed, and what the guards whose tests the rows come from expected. `--level` lists every
-//! row that got that level instead. `corpus-report --line 'COMMAND'` shows one answer in full.
+//! row that got that level instead; `--seen` lists rows where the tree holds a program that the
+//! answer does not. `corpus-report --line 'COMMAND'` shows one answer in full.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 use serde::Deserialize;
 use sjail_policy::classify::{Context, classify};
 use sjail_policy::risk::Risk;
+use sjail_policy::shell::{self, walk};
 
 #[derive(Deserialize)]
 struct Row {
@@ -46,6 +48,7 @@ struct Options {
     list: usize,
     only: Option<String>,
     level: Option<Risk>,
+    seen: bool,
     line: Option<String>,
 }
 
@@ -96,6 +99,9 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
+    if options.seen {
+        return unseen(&judged, options.list);
+    }
     distribution(&judged);
     for (name, rows) in &judged {
         if rows.iter().any(|judged| judged.row.min_level.is_some()) {
@@ -124,6 +130,7 @@ fn options() -> Result<Options, String> {
         list: 10,
         only: None,
         level: None,
+        seen: false,
         line: None,
     };
     while let Some(arg) = args.next() {
@@ -135,6 +142,7 @@ fn options() -> Result<Options, String> {
                     .map_err(|_| format!("`{value}` is no number"))?;
             }
             "--only" => options.only = Some(args.next().ok_or("--only needs a name")?),
+            "--seen" => options.seen = true,
             "--line" => options.line = Some(args.next().ok_or("--line needs a command")?),
             "--level" => {
                 let value = args.next().ok_or("--level needs a name")?;
@@ -183,6 +191,61 @@ fn judge(row: Row, context: &Context) -> Judged {
         opaque: verdict.is_opaque(),
         reasons: verdict.reasons,
         row,
+    }
+}
+
+/// Rows whose tree holds a program that the answer neither names nor calls opaque.
+fn unseen(judged: &BTreeMap<String, Vec<Judged>>, list: usize) -> ExitCode {
+    let context = Context::default();
+    let mut missing = 0;
+    for (name, rows) in judged {
+        for one in rows {
+            let verdict = classify(one.row.cmd.as_bytes(), &context);
+            if verdict.is_opaque() {
+                continue;
+            }
+            let script = shell::parse(one.row.cmd.as_bytes());
+            let mut programs = Vec::new();
+            walk::each(&script, &mut |node| {
+                if let walk::Node::Command(command) = node
+                    && let shell::CommandKind::Simple(simple) = &command.kind
+                    && let Some(first) = simple.words.first().and_then(|word| word.literal())
+                {
+                    programs.push(String::from_utf8_lossy(&first).into_owned());
+                }
+            });
+            let seen = |program: &String| {
+                verdict
+                    .commands
+                    .iter()
+                    .any(|command| &command.program.typed == program)
+                    || one.row.cmd.contains(&format!("{program}()"))
+                    || one.row.cmd.contains(&format!("{program} ()"))
+                    || one.row.cmd.contains(&format!("function {program}"))
+            };
+            if let Some(program) = programs
+                .iter()
+                .find(|program| !program.is_empty() && !seen(program))
+            {
+                missing += 1;
+                if missing <= list {
+                    let command: String = one
+                        .row
+                        .cmd
+                        .chars()
+                        .take(160)
+                        .map(|c| if c.is_control() { '⏎' } else { c })
+                        .collect();
+                    println!("{name}: {program} not seen in: {command}");
+                }
+            }
+        }
+    }
+    println!("rows with a program that was not seen: {missing}");
+    if missing == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 
