@@ -38,7 +38,7 @@ pub fn gather(
         ("SANDBOX.md", Format::Markdown),
     ] {
         let path = workspace.join(name);
-        if let Some((_, text)) = read(&path)? {
+        if let Some((_, text)) = read(&path, libc::O_NOFOLLOW)? {
             let trust = TrustStore::of(&State::of(account)).trust(&path, &text);
             sources.workspace.push(WorkspaceFile {
                 path: path.into(),
@@ -52,7 +52,7 @@ pub fn gather(
 }
 
 fn trusted(path: &Path, account: &Account) -> Result<Option<PolicyFile>, Error> {
-    let Some((_, text)) = read(path)? else {
+    let Some((_, text)) = read(path, 0)? else {
         return Ok(None);
     };
     let failed = |error| Error::PolicyFile {
@@ -103,16 +103,16 @@ fn members(meta: &Metadata, account: &Account) -> GroupMembers {
     }
 }
 
-/// A regular file's contents; `None` when there is no such file. A link is not followed
-/// in a workspace's stead: what is read is what is named.
-fn read(path: &Path) -> Result<Option<(Metadata, Vec<u8>)>, Error> {
+/// A regular file's contents; `None` when there is no such file. In a workspace a link is not
+/// followed: a project must not name files of its reader for sjail to quote from.
+fn read(path: &Path, link_flag: i32) -> Result<Option<(Metadata, Vec<u8>)>, Error> {
     let failed = |error| Error::PolicyFile {
         path: path.to_owned(),
         error,
     };
     let file = File::options()
         .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY | link_flag)
         .open(path);
     let file = match file {
         Ok(file) => file,

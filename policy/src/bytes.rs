@@ -1,6 +1,7 @@
 //! Byte strings that survive serialisation: argv, paths and environment of a
 //! Unix command need not be UTF-8.
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -14,9 +15,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// Serialised as a plain string when they are UTF-8, else as `{"hex": "ff00"}`;
 /// both forms read back to the same bytes.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ByteString(Vec<u8>);
+pub struct ByteString(Cow<'static, [u8]>);
 
 impl ByteString {
+    /// Bytes that are part of the program: nothing is copied. A plan has hundreds of them, and
+    /// is made at every start.
+    pub const fn from_static(text: &'static str) -> Self {
+        Self(Cow::Borrowed(text.as_bytes()))
+    }
+
     /// The bytes as they are.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -39,7 +46,7 @@ impl ByteString {
 
     /// Gives up the bytes.
     pub fn into_bytes(self) -> Vec<u8> {
-        self.0
+        self.0.into_owned()
     }
 
     /// Whether there are no bytes at all.
@@ -56,49 +63,49 @@ impl std::fmt::Debug for ByteString {
 
 impl From<Vec<u8>> for ByteString {
     fn from(bytes: Vec<u8>) -> Self {
-        Self(bytes)
+        Self(Cow::Owned(bytes))
     }
 }
 
 impl From<&[u8]> for ByteString {
     fn from(bytes: &[u8]) -> Self {
-        Self(bytes.to_vec())
+        Self(Cow::Owned(bytes.to_vec()))
     }
 }
 
 impl From<&str> for ByteString {
     fn from(text: &str) -> Self {
-        Self(text.as_bytes().to_vec())
+        Self(Cow::Owned(text.as_bytes().to_vec()))
     }
 }
 
 impl From<String> for ByteString {
     fn from(text: String) -> Self {
-        Self(text.into_bytes())
+        Self(Cow::Owned(text.into_bytes()))
     }
 }
 
 impl From<OsString> for ByteString {
     fn from(text: OsString) -> Self {
-        Self(text.into_vec())
+        Self(Cow::Owned(text.into_vec()))
     }
 }
 
 impl From<&OsStr> for ByteString {
     fn from(text: &OsStr) -> Self {
-        Self(text.as_bytes().to_vec())
+        Self(Cow::Owned(text.as_bytes().to_vec()))
     }
 }
 
 impl From<PathBuf> for ByteString {
     fn from(path: PathBuf) -> Self {
-        Self(path.into_os_string().into_vec())
+        Self(Cow::Owned(path.into_os_string().into_vec()))
     }
 }
 
 impl From<&Path> for ByteString {
     fn from(path: &Path) -> Self {
-        Self(path.as_os_str().as_bytes().to_vec())
+        Self(Cow::Owned(path.as_os_str().as_bytes().to_vec()))
     }
 }
 
@@ -187,7 +194,7 @@ fn from_hex(hex: &str) -> Option<ByteString> {
             _ => None,
         })
         .collect::<Option<Vec<u8>>>()
-        .map(ByteString)
+        .map(ByteString::from)
 }
 
 #[cfg(test)]

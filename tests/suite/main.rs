@@ -4,6 +4,7 @@ mod escape;
 mod kill;
 mod limits;
 mod misuse;
+mod policy;
 mod run;
 mod terminal;
 mod work;
@@ -14,6 +15,7 @@ use sjail_tests::Test;
 fn standing() -> Vec<(&'static str, Vec<Test>)> {
     vec![
         ("run", run::suite()),
+        ("policy", policy::suite()),
         ("misuse", misuse::suite()),
         ("work", work::suite()),
         ("escape", escape::suite()),

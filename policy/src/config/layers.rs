@@ -223,7 +223,9 @@ impl<'a> Parts<'a> {
         let mut loaded = Loaded {
             policy: Policy::of_profile(chosen.value, chosen.origin),
             notices,
-            ..Loaded::default()
+            loosened: Vec::new(),
+            tests: Vec::new(),
+            files: Vec::new(),
         };
         for (file, document) in &self.documents {
             for setting in &document.settings {

@@ -128,11 +128,8 @@ impl Policy {
             });
         }
         let (hide, unhide) = self.hidden(bases);
-        let names = profile
-            .protect
-            .iter()
-            .map(|entry| entry.value)
-            .chain(self.protect.iter().map(|name| name.value.as_str()));
+        let mut names = values(profile.protect);
+        names.extend(self.protect.iter().map(|name| name.value.as_str().into()));
         Filesystem {
             system: values(profile.system),
             etc: values(profile.etc),
@@ -140,7 +137,7 @@ impl Policy {
             hide,
             unhide,
             protect: Protect {
-                names: names.map(ByteString::from).collect(),
+                names,
                 depth: profile.protect_depth,
             },
         }
@@ -180,16 +177,14 @@ impl Policy {
 
     fn home(&self, run: &Run) -> Home {
         let profile = self.profile.value;
+        let home = run.home.as_bytes();
+        let home = home.strip_suffix(b"/").unwrap_or(home);
         let below = |entries: &[Entry]| -> Vec<ByteString> {
             entries
                 .iter()
                 .map(|entry| {
-                    let mut path = run
-                        .home
-                        .as_bytes()
-                        .strip_suffix(b"/")
-                        .unwrap_or(run.home.as_bytes())
-                        .to_vec();
+                    let mut path = Vec::with_capacity(home.len() + 1 + entry.value.len());
+                    path.extend_from_slice(home);
                     path.push(b'/');
                     path.extend_from_slice(entry.value.as_bytes());
                     ByteString::from(path)
@@ -230,7 +225,7 @@ impl Policy {
 fn values(entries: &[Entry]) -> Vec<ByteString> {
     entries
         .iter()
-        .map(|entry| ByteString::from(entry.value))
+        .map(|entry| ByteString::from_static(entry.value))
         .collect()
 }
 
