@@ -7,7 +7,7 @@ use crate::shell::ast::{
     ArithmeticFor, Arm, ArmEnding, Case, Command, CommandKind, Coprocess, For, Function, If,
     Reason, Script, Simple, Test, While,
 };
-use crate::shell::word::{Arithmetic, Part, PartKind, Word};
+use crate::shell::word::{Part, PartKind, Word};
 
 impl Parser<'_> {
     /// A command with its redirections, if one begins here.
@@ -63,10 +63,12 @@ impl Parser<'_> {
 
     /// `((…))` if it can be arithmetic, as bash decides it; a subshell otherwise.
     fn parenthesis(&mut self) -> CommandKind {
-        if self.peek_ahead(1) == Some(b'(') {
+        let start = self.pos;
+        let double = self.peek_ahead(1) == Some(b'(');
+        if double {
             let checkpoint = self.checkpoint();
             self.eat_all(b"((");
-            if let Some(arithmetic) = self.arithmetic_inside() {
+            if let Some(arithmetic) = self.arithmetic() {
                 return CommandKind::Arithmetic(arithmetic);
             }
             self.restore(checkpoint);
@@ -75,24 +77,10 @@ impl Parser<'_> {
         let script = self.script();
         self.skip_blanks();
         self.expect(b')', Reason::Unterminated("( … )"));
-        CommandKind::Subshell(script)
-    }
-
-    /// The inside of `((` to `))`; `None` if it does not end so, and is something else.
-    pub fn arithmetic_inside(&mut self) -> Option<Arithmetic> {
-        let start = self.pos;
-        let doubt = std::mem::replace(&mut self.doubt, false);
-        let parts = self.deeper(|p| p.text(Mode::Paren).finish());
-        let span = self.span(start);
-        let complete = self.eat(b')') && self.eat(b')');
-        if complete && self.doubt {
-            self.fail(Reason::Ambiguous("quotes inside an expansion"));
+        if double {
+            self.check_reread(start);
         }
-        self.doubt = doubt;
-        let undecided = self.failure.as_ref().is_some_and(|failure| {
-            !matches!(failure.reason, Reason::Unterminated(_) | Reason::Syntax(_))
-        });
-        (complete || undecided).then_some(Arithmetic { parts, span })
+        CommandKind::Subshell(script)
     }
 
     fn if_command(&mut self) -> CommandKind {

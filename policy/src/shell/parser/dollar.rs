@@ -68,16 +68,22 @@ impl Parser<'_> {
 
     /// `$(( … ))` if it ends so; `$( … )` otherwise, as bash decides it.
     fn dollar_parenthesis(&mut self) -> PartKind {
-        if self.peek_ahead(2) == Some(b'(') {
+        let start = self.pos;
+        let double = self.peek_ahead(2) == Some(b'(');
+        if double {
             let checkpoint = self.checkpoint();
             self.eat_all(b"$((");
-            if let Some(arithmetic) = self.arithmetic_inside() {
+            if let Some(arithmetic) = self.arithmetic() {
                 return PartKind::Arithmetic(arithmetic);
             }
             self.restore(checkpoint);
         }
         self.eat(b'$');
-        PartKind::Command(self.parenthesised_script(), Substitution::Dollar)
+        let script = self.parenthesised_script();
+        if double {
+            self.check_reread(start);
+        }
+        PartKind::Command(script, Substitution::Dollar)
     }
 
     /// `( … )` of a command or process substitution: a script with its own here-documents.

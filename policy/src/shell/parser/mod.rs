@@ -6,6 +6,7 @@
 //! is kept.
 
 mod ansi;
+mod arithmetic;
 mod assemble;
 mod compound;
 mod cursor;
