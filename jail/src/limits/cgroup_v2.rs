@@ -1,10 +1,10 @@
 //! The unified hierarchy.
 //!
-//! A group with processes in it cannot hand controllers down (but for the root), so
-//! the jail's group is made below the nearest group, our own or one above it, that we
-//! may write to and that hands them down already or can be made to: with systemd that
-//! is the slice or delegated scope around us. The jail is born in it by clone3, so
-//! there is no moment in which it is outside.
+//! A group that has processes of its own cannot hold groups of the ordinary kind with
+//! controllers (but for the root), so the jail's group is made below the nearest group
+//! above us that has none, that we may write to, and that hands the controllers down
+//! already or can be made to: with systemd that is the slice around us. The jail is born
+//! in it by clone3, so there is no moment in which it is outside.
 
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -31,34 +31,42 @@ pub struct Parent {
     disks: Vec<String>,
 }
 
-/// The nearest usable group that hands down the most of what is needed.
+/// The nearest usable group that hands down the most of what is needed: as things are if
+/// that is all of it, else with what can be switched on.
 pub fn parent(view: &View, needs: &[Controller]) -> Option<Parent> {
     let place = view.unified()?;
-    let mut best: Option<Parent> = None;
-    for folder in place.folder.ancestors() {
-        if !folder.starts_with(&place.mount) || !writable(folder) {
-            break;
-        }
-        let controllers = hands_down(folder, needs);
-        if controllers.len() > best.as_ref().map_or(0, |best| best.controllers.len()) {
-            best = Some(Parent {
-                folder: folder.to_owned(),
-                controllers,
-                disks: Vec::new(),
-            });
-        }
-        if best
-            .as_ref()
-            .is_some_and(|best| best.controllers.len() == needs.len())
-        {
-            break;
+    let usable: Vec<&Path> = place
+        .folder
+        .ancestors()
+        .take_while(|folder| folder.starts_with(&place.mount) && writable(folder))
+        .filter(|folder| can_hold_groups(folder))
+        .collect();
+    let mut best: Option<(&Path, Vec<Controller>)> = None;
+    for enable in [Enable::Nothing, Enable::WhatIsThere] {
+        for folder in &usable {
+            let controllers = hands_down(folder, needs, enable);
+            if controllers.len() > best.as_ref().map_or(0, |(_, best)| best.len()) {
+                best = Some((folder, controllers));
+            }
+            if best
+                .as_ref()
+                .is_some_and(|(_, best)| best.len() == needs.len())
+            {
+                break;
+            }
         }
     }
-    let mut best = best?;
-    if best.controllers.contains(&Controller::Io) {
-        best.disks = view.disks();
-    }
-    Some(best)
+    let (folder, controllers) = best?;
+    let disks = if controllers.contains(&Controller::Io) {
+        view.disks()
+    } else {
+        Vec::new()
+    };
+    Some(Parent {
+        folder: folder.to_owned(),
+        controllers,
+        disks,
+    })
 }
 
 /// Whether we may make groups in `folder` and move processes out of it.
@@ -67,25 +75,40 @@ fn writable(folder: &Path) -> bool {
         && access(&folder.join("cgroup.procs"), AccessFlags::W_OK).is_ok()
 }
 
-/// Which of the needed controllers `folder` gives its children. What it has but does
-/// not hand down yet is switched on; the kernel refuses that where it would break its
-/// rule about inner processes.
-fn hands_down(folder: &Path, needs: &[Controller]) -> Vec<Controller> {
+/// Whether a group below `folder` can hold processes: the root of all (it alone has no
+/// type) or one without processes of its own. Elsewhere the kernel lets one switch
+/// controllers on and then refuses every process.
+fn can_hold_groups(folder: &Path) -> bool {
+    let read = |file| fs::read_to_string(folder.join(file));
+    match read("cgroup.type") {
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        Ok(kind) => kind.trim() == "domain" && read("cgroup.procs").is_ok_and(|p| p.is_empty()),
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Enable {
+    Nothing,
+    WhatIsThere,
+}
+
+/// Which of the needed controllers `folder` gives its children, with those it has but
+/// does not hand down yet switched on if that is wanted and the kernel agrees.
+fn hands_down(folder: &Path, needs: &[Controller], enable: Enable) -> Vec<Controller> {
     let list = |file| fs::read_to_string(folder.join(file)).unwrap_or_default();
     let has = |list: &str, need: Controller| list.split_whitespace().any(|n| n == need.name());
     let available = list("cgroup.controllers");
     let given = list("cgroup.subtree_control");
+    let switch_on = |need: Controller| {
+        let file = folder.join("cgroup.subtree_control");
+        fs::write(file, format!("+{}", need.name())).is_ok()
+    };
     needs
         .iter()
         .copied()
         .filter(|need| {
             has(&given, *need)
-                || has(&available, *need)
-                    && fs::write(
-                        folder.join("cgroup.subtree_control"),
-                        format!("+{}", need.name()),
-                    )
-                    .is_ok()
+                || enable == Enable::WhatIsThere && has(&available, *need) && switch_on(*need)
         })
         .collect()
 }
