@@ -3,10 +3,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use sjail_tests::attack::{HELD, OUT};
 use sjail_tests::{Scene, Stop, Test, Verdict};
 
-use super::attempt::{Control, Plan, attempt, is_held};
+use super::attempt::{Control, Plan, attempt};
 
 /// Files that are there when the jail starts.
 const THERE: &[(&str, &str)] = &[
@@ -34,7 +36,6 @@ const WAYS: &[(&str, &str)] = &[
 /// Names that are not there when the jail starts.
 const NOT_THERE: &[&str] = &[
     ".git/hooks/post-checkout",
-    ".git/config.worktree",
     ".git/info/attributes",
     ".vscode/settings.json",
     ".claude/settings.local.json",
@@ -65,19 +66,7 @@ pub fn tests() -> Vec<Test> {
             ));
         }
     }
-    for &path in NOT_THERE {
-        let name = path.replace(['.', '/'], "_");
-        tests.push(attempt(
-            &format!("b22_planted_{}", name.trim_matches('_')),
-            Control::Bare,
-            move |scene| {
-                git(scene)?;
-                let file = scene.workspace().join(path);
-                let _ = fs::remove_file(&file);
-                Ok(Plan::new(["create", path]).afterwards(move || gone(&file)))
-            },
-        ));
-    }
+    tests.extend(NOT_THERE.iter().map(|path| planted(path)));
     for (how, way) in [
         ("renamed", "rename"),
         ("hard_linked", "link"),
@@ -162,12 +151,6 @@ pub fn tests() -> Vec<Test> {
                     .afterwards(move || unchanged(&file, b"#!/bin/sh\n")))
             },
         ),
-        Test::new("b40a_config_replaced_by_the_host_by_rename", |scene| {
-            replaced(scene, ".git/config", by_rename)
-        }),
-        Test::new("b40a_config_replaced_by_git_config", |scene| {
-            replaced(scene, ".git/config", by_git_config)
-        }),
         Test::new("b40a_settings_replaced_by_remove_and_make", |scene| {
             replaced(scene, ".claude/settings.json", by_remove_and_make)
         }),
@@ -176,6 +159,30 @@ pub fn tests() -> Vec<Test> {
         }),
     ]);
     tests
+}
+
+/// The same of git's configuration: what gets through in the moment must go again.
+pub fn configuration_replaced() -> Vec<Test> {
+    vec![
+        Test::new("b40a_config_replaced_by_the_host_by_rename", |scene| {
+            replaced(scene, ".git/config", by_rename)
+        }),
+        Test::new("b40a_config_replaced_by_git_config", |scene| {
+            replaced(scene, ".git/config", by_git_config)
+        }),
+    ]
+}
+
+/// A name that is not there, made during the run: gone from the host again.
+pub fn planted(path: &'static str) -> Test {
+    let name = path.replace(['.', '/'], "_");
+    let name = format!("b22_planted_{}", name.trim_matches('_'));
+    attempt(&name, Control::Bare, move |scene| {
+        git(scene)?;
+        let file = scene.workspace().join(path);
+        let _ = fs::remove_file(&file);
+        Ok(Plan::new(["create", path]).afterwards(move || gone(&file)))
+    })
 }
 
 /// A repository with something under each of the names.
@@ -254,31 +261,43 @@ fn gone(path: &Path) -> Verdict {
 }
 
 /// The jail hammers at a protected name while the host replaces it again and
-/// again; not one write may get through.
+/// again. A write may hit the moment between the host's replacement and its being
+/// closed again; nothing of that may stay.
 fn replaced(scene: &Scene, path: &str, replace: fn(&Scene, &Path, usize) -> Verdict) -> Verdict {
     repository(scene)?;
     let attacker = scene.attacker()?;
     let file: PathBuf = scene.workspace().join(path);
-    let mut running = scene
-        .run(["--"])
-        .args([&attacker])
-        .args(["write-until", path, "ready", "done"])
-        .start()?;
+    let words = ["write-until", path, "ready", "done"];
+    let mut running = scene.run(["--"]).args([&attacker]).args(words).start()?;
     running.wait_for_file(scene.workspace().join("ready"))?;
     for round in 0..30 {
+        // What was judged and taken away meanwhile is put there again.
+        if !file.exists() {
+            write(&file, "[user]\n\tname = of the host\n")?;
+        }
         replace(scene, &file, round)?;
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
     }
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    std::thread::sleep(Duration::from_millis(300));
     scene.file("done", "")?;
     let output = running.finish()?;
-    let content = fs::read_to_string(&file)?;
-    if content.contains("the jail was here") {
-        return Err(Stop::failed(format!(
-            "the host now has {content:?}, {output}"
-        )));
+    if !matches!(output.code(), Some(OUT | HELD)) {
+        return Err(Stop::failed(format!("it was not tried, {output}")));
     }
-    is_held(&output)
+    // Whatever is there now, nothing of it is the jail's.
+    match fs::read_to_string(&file) {
+        Ok(content) if content.contains("the jail was here") => Err(Stop::failed(format!(
+            "the host now has {content:?}, {output}"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn write(path: &Path, content: &str) -> Verdict {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    Ok(fs::write(path, content)?)
 }
 
 fn by_rename(scene: &Scene, path: &Path, round: usize) -> Verdict {
@@ -297,13 +316,14 @@ fn by_git_config(scene: &Scene, _: &Path, round: usize) -> Verdict {
 }
 
 fn by_remove_and_make(_: &Scene, path: &Path, round: usize) -> Verdict {
-    fs::remove_file(path)?;
+    // It may just have been taken away by the jail's keeper.
+    let _ = fs::remove_file(path);
     Ok(fs::write(path, format!("{{\"round\": {round}}}\n"))?)
 }
 
 fn by_new_folder(_: &Scene, path: &Path, round: usize) -> Verdict {
     let folder = path.parent().unwrap_or(path);
-    fs::remove_dir_all(folder)?;
-    fs::create_dir(folder)?;
+    let _ = fs::remove_dir_all(folder);
+    fs::create_dir_all(folder)?;
     Ok(fs::write(path, format!("#!/bin/sh\n# {round}\n"))?)
 }
