@@ -38,8 +38,9 @@ impl Account {
         let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
         let listed = find(|account| account.uid == uid);
         let variable = |name| {
+            // As its parts, so that two ways to write the same path are the same bytes.
             std::env::var_os(name)
-                .map(PathBuf::from)
+                .map(|path| PathBuf::from(path).components().collect::<PathBuf>())
                 .filter(|path| path.is_absolute())
         };
         let home = variable("HOME");

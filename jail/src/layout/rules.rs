@@ -5,7 +5,7 @@ use std::path::Path;
 use sjail_policy::plan::Home;
 
 use super::NetworkSpace;
-use super::tree::{Kind, Origin, Tree, c_string};
+use super::tree::{Kind, Origin, Tree, c_string, within};
 use crate::error::Error;
 use crate::landlock::{self, Grant, Rule, Rules, Unavailable};
 
@@ -61,7 +61,7 @@ impl<'a> List<'a> {
         let said = self
             .0
             .iter()
-            .any(|(above, theirs, _)| path.starts_with(above) && theirs.includes(grant));
+            .any(|(above, theirs, _)| within(path, above) && theirs.includes(grant));
         if !said {
             self.0.push((path, grant, kind));
         }
