@@ -32,6 +32,9 @@ pub enum Error {
         /// Which one.
         name: &'static str,
     },
+    /// Quarantine refused.
+    #[error(transparent)]
+    Quarantine(#[from] crate::protect::quarantine::Error),
     /// Protected names could not be watched.
     #[error(transparent)]
     Protect(#[from] crate::protect::Error),

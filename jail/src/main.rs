@@ -11,6 +11,7 @@ mod child;
 mod cleanup;
 mod cli;
 mod cmd;
+mod doctor;
 mod error;
 mod exec;
 mod exit;

@@ -5,6 +5,7 @@ mod kill;
 mod limits;
 mod misuse;
 mod policy;
+mod protect;
 mod run;
 mod terminal;
 mod work;
@@ -31,6 +32,7 @@ fn waiting() -> Vec<(&'static str, Vec<Test>)> {
             "open",
             vec![Test::new("no_file_size", misuse::no_file_size)],
         ),
+        ("protect", protect::suite()),
         ("terminal", terminal::suite()),
         ("limits", limits::suite()),
         ("kill", kill::suite()),

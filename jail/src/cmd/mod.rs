@@ -1,8 +1,10 @@
 //! The sub-commands that look and explain, and run nothing.
 
 mod check;
+mod doctor;
 mod explain;
 mod policy;
+mod quarantine;
 mod trust;
 
 use std::ffi::{OsStr, OsString};
@@ -19,6 +21,8 @@ pub fn run(name: &OsStr, words: &[OsString]) -> Option<u8> {
         "check" => check::run,
         "explain" => explain::run,
         "policy" => policy::run,
+        "quarantine" => quarantine::run,
+        "doctor" => doctor::run,
         "trust" => trust::run,
         _ => return None,
     };

@@ -20,14 +20,26 @@ pub fn inside<F>(user: BorrowedFd<'_>, mount: BorrowedFd<'_>, work: F) -> nix::R
 where
     F: FnOnce() -> nix::Result<Vec<u8>>,
 {
+    child(|| {
+        setns(user, CloneFlags::CLONE_NEWUSER)?;
+        setns(mount, CloneFlags::CLONE_NEWNS)?;
+        work()
+    })
+}
+
+/// Runs `work` in a child and gives the bytes it answered with, or its errno.
+///
+/// The process must be single-threaded: the child goes on in a copy of its memory.
+pub fn child<F>(work: F) -> nix::Result<Vec<u8>>
+where
+    F: FnOnce() -> nix::Result<Vec<u8>>,
+{
     let (reader, writer) = pipe2(OFlag::O_CLOEXEC)?;
     // SAFETY: the process is single-threaded, so the child may do whatever we may.
     match unsafe { fork() }? {
         ForkResult::Child => {
             drop(reader);
-            let answer = setns(user, CloneFlags::CLONE_NEWUSER)
-                .and_then(|()| setns(mount, CloneFlags::CLONE_NEWNS))
-                .and_then(|()| work());
+            let answer = work();
             let status = match answer {
                 Ok(bytes) if File::from(writer).write_all(&bytes).is_ok() => 0,
                 Ok(_) => Errno::EPIPE as i32,

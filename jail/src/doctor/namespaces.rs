@@ -1,0 +1,288 @@
+//! User namespaces and what is done in them, step by step: a system may allow the first
+//! step and refuse a later one, and each refusal has its own cause.
+
+use std::fs;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::sched::{CloneFlags, unshare};
+
+use super::Entry;
+use crate::sys::file::openat2;
+use crate::sys::mount::{self, NO_DEVICES, NO_EXEC, NO_SUID};
+use crate::sys::{namespace, net};
+
+/// One thing that is done in a fresh user namespace.
+struct Step {
+    layer: &'static str,
+    act: fn() -> nix::Result<()>,
+    /// What a success shows.
+    how: &'static str,
+}
+
+const STEPS: &[Step] = &[
+    Step {
+        layer: "id maps",
+        act: map_ids,
+        how: "your own user and group id, setgroups denied",
+    },
+    Step {
+        layer: "mount namespace",
+        act: || unshare(CloneFlags::CLONE_NEWNS),
+        how: "made",
+    },
+    Step {
+        layer: "mounts",
+        act: private_and_tmpfs,
+        how: "made private; a tmpfs and copies of mounts by the new mount interface",
+    },
+    Step {
+        layer: "network namespace",
+        act: || unshare(CloneFlags::CLONE_NEWNET),
+        how: "made",
+    },
+    Step {
+        layer: "loopback",
+        act: net::loopback_up,
+        how: "brought up",
+    },
+    Step {
+        layer: "ipc namespace",
+        act: || unshare(CloneFlags::CLONE_NEWIPC),
+        how: "made",
+    },
+    Step {
+        layer: "uts namespace",
+        act: || unshare(CloneFlags::CLONE_NEWUTS),
+        how: "made",
+    },
+    Step {
+        layer: "cgroup namespace",
+        act: || unshare(CloneFlags::CLONE_NEWCGROUP),
+        how: "made",
+    },
+    Step {
+        layer: "pid namespace",
+        act: || unshare(CloneFlags::CLONE_NEWPID),
+        how: "made",
+    },
+    Step {
+        layer: "/proc",
+        act: fresh_proc,
+        how: "a fresh one can be mounted",
+    },
+    Step {
+        layer: "terminals",
+        act: fresh_pts,
+        how: "own pseudo-terminals can be mounted",
+    },
+    Step {
+        layer: "overlay",
+        act: overlay,
+        how: "writing to a copy works (git commands that write git's configuration)",
+    },
+];
+
+/// Every step, in one child.
+pub fn entries() -> Vec<Entry> {
+    let answer = namespace::child(|| {
+        unshare(CloneFlags::CLONE_NEWUSER)?;
+        // One byte a step: 0, or its errno. A step is tried even when one before it
+        // failed: what it needs of that may still be there.
+        Ok(STEPS
+            .iter()
+            .map(|step| match (step.act)() {
+                Ok(()) => 0,
+                Err(errno) => errno as i32 as u8,
+            })
+            .collect())
+    });
+    let results = match answer {
+        Err(errno) => {
+            let (how, fix) = refused(errno);
+            return vec![Entry::missing("user namespace", how, fix)];
+        }
+        Ok(results) => results,
+    };
+    let mut entries = vec![Entry::verified("user namespace", "made without privileges")];
+    for (step, result) in STEPS.iter().zip(results) {
+        entries.push(match result {
+            0 => Entry::verified(step.layer, step.how),
+            errno => failed(step, Errno::from_raw(i32::from(errno))),
+        });
+    }
+    entries
+}
+
+/// Why a user namespace was refused, and what to do: three causes, three numbers.
+fn refused(errno: Errno) -> (String, String) {
+    let setting = |name: &str| {
+        fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/")))
+            .map(|text| text.trim().to_owned())
+            .ok()
+    };
+    match errno {
+        Errno::ENOSPC => (
+            "refused: the number of user namespaces is limited to what is already used (user.max_user_namespaces)".into(),
+            "sudo sysctl -w user.max_user_namespaces=15000".into(),
+        ),
+        Errno::EACCES => (
+            "refused by an AppArmor profile that does not say `userns,`".into(),
+            app_armor_profile(),
+        ),
+        Errno::EPERM if setting("kernel.unprivileged_userns_clone").as_deref() == Some("0") => (
+            "refused: the system allows them to root alone (kernel.unprivileged_userns_clone=0)".into(),
+            "sudo sysctl -w kernel.unprivileged_userns_clone=1".into(),
+        ),
+        Errno::EPERM => (
+            "refused (EPERM): a container's seccomp profile, or a chroot".into(),
+            "inside Docker: docker run --security-opt seccomp=unconfined …; inside a chroot there is no way".into(),
+        ),
+        Errno::ENOSYS | Errno::EINVAL => (
+            "this kernel was built without user namespaces".into(),
+            "use a kernel with CONFIG_USER_NS=y, or run with --allow-degraded".into(),
+        ),
+        other => (
+            format!("refused: {}", other.desc()),
+            "`sjail run --allow-degraded` goes on without, and says what is missing".into(),
+        ),
+    }
+}
+
+fn failed(step: &Step, errno: Errno) -> Entry {
+    let how = format!("refused ({errno:?}: {})", errno.desc());
+    let restricted = fs::read_to_string("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
+        .is_ok_and(|text| text.trim() == "1");
+    match (step.layer, errno) {
+        ("overlay", _) => Entry::limited(
+            step.layer,
+            format!("{how}: git commands that write git's configuration cannot run in the jail"),
+            Some("Linux 5.11 or newer; the folder ~/.local/state must be on a file system with user.* attributes".into()),
+        ),
+        ("/proc", Errno::EPERM) => Entry::missing(
+            step.layer,
+            "parts of this /proc are masked, as in a container, so the kernel gives no fresh one",
+            "docker run --security-opt systempaths=unconfined …; in Kubernetes: securityContext.procMount: Unmasked",
+        ),
+        (_, Errno::EPERM | Errno::EACCES) if restricted => Entry::missing(
+            step.layer,
+            format!("{how}: Ubuntu's AppArmor restriction gives user namespaces without rights"),
+            app_armor_profile(),
+        ),
+        _ => Entry::missing(
+            step.layer,
+            how,
+            "a container's or host's restriction; outside of it sjail works",
+        ),
+    }
+}
+
+/// The profile that allows this very binary.
+fn app_armor_profile() -> String {
+    let exe = std::env::current_exe().unwrap_or_else(|_| "/usr/bin/sjail".into());
+    format!(
+        "sudo tee /etc/apparmor.d/sjail <<'END'\n\
+         abi <abi/4.0>,\n\
+         include <tunables/global>\n\
+         profile sjail \"{}\" flags=(unconfined) {{\n\
+         \x20 userns,\n\
+         \x20 include if exists <local/sjail>\n\
+         }}\n\
+         END\n\
+         sudo apparmor_parser -r /etc/apparmor.d/sjail",
+        exe.display()
+    )
+}
+
+fn map_ids() -> nix::Result<()> {
+    let write = |path: &str, text: String| {
+        fs::write(path, text)
+            .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
+    };
+    write("/proc/self/setgroups", "deny".into())?;
+    let (uid, gid) = ids();
+    write("/proc/self/uid_map", format!("{uid} {uid} 1\n"))?;
+    write("/proc/self/gid_map", format!("{gid} {gid} 1\n"))
+}
+
+/// The ids outside; inside, until they are mapped, everybody is nobody.
+fn ids() -> (u32, u32) {
+    static IDS: std::sync::OnceLock<(u32, u32)> = std::sync::OnceLock::new();
+    *IDS.get_or_init(|| {
+        (
+            nix::unistd::geteuid().as_raw(),
+            nix::unistd::getegid().as_raw(),
+        )
+    })
+}
+
+fn private_and_tmpfs() -> nix::Result<()> {
+    let root = openat2(None, c"/", libc::O_PATH | libc::O_DIRECTORY, 0, 0)?;
+    mount::make_private(root.as_fd())?;
+    let tmpfs = mount::fresh(c"tmpfs", &[(c"size", c"65536")], NO_SUID | NO_DEVICES)?;
+    let usr = openat2(None, c"/usr", libc::O_PATH | libc::O_DIRECTORY, 0, 0)?;
+    mount::copy(usr.as_fd(), mount::Reach::Tree)?;
+    let tmp = openat2(None, c"/tmp", libc::O_PATH | libc::O_DIRECTORY, 0, 0)?;
+    mount::attach(tmpfs.as_fd(), tmp.as_fd())
+}
+
+/// Only a process in the new pid namespace can mount its /proc.
+fn fresh_proc() -> nix::Result<()> {
+    namespace::child(|| {
+        mount::fresh(c"proc", &[], NO_SUID | NO_DEVICES | NO_EXEC)?;
+        Ok(Vec::new())
+    })
+    .map(drop)
+}
+
+fn fresh_pts() -> nix::Result<()> {
+    mount::fresh(
+        c"devpts",
+        &[(c"mode", c"0600"), (c"ptmxmode", c"0666")],
+        NO_SUID | NO_EXEC,
+    )
+    .map(drop)
+}
+
+fn overlay() -> nix::Result<()> {
+    let io = |error: std::io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
+    let base = super::place::state_folder();
+    fs::create_dir_all(&base).map_err(io)?;
+    let scratch = tempfile::Builder::new()
+        .prefix("sjail-doctor-")
+        .tempdir_in(&base)
+        .map_err(io)?;
+    let make = |name: &str| -> nix::Result<std::ffi::CString> {
+        let path = scratch.path().join(name);
+        fs::create_dir(&path).map_err(io)?;
+        std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).map_err(|_| Errno::EINVAL)
+    };
+    let (lower, upper, work) = (make("lower")?, make("upper")?, make("work")?);
+    let done = mount::fresh(
+        c"overlay",
+        &[
+            (c"userxattr", c""),
+            (c"lowerdir", &lower),
+            (c"upperdir", &upper),
+            (c"workdir", &work),
+        ],
+        NO_SUID | NO_DEVICES,
+    )
+    .map(drop);
+    remove(scratch.path());
+    done
+}
+
+/// The overlay leaves a folder of mode 000 behind.
+fn remove(scratch: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    let inner = scratch.join("work/work");
+    let _ = fs::set_permissions(inner, fs::Permissions::from_mode(0o700));
+    let _ = fs::remove_dir_all(scratch);
+}
+
+/// Before the first child: afterwards they could be asked in the wrong namespace.
+pub fn remember_ids() {
+    ids();
+}
