@@ -57,6 +57,9 @@ pub enum FromJail {
         /// The signal that stopped it.
         signal: i32,
     },
+    /// The command is under observation; comes with the observer's descriptor, before
+    /// `Started`.
+    Observed,
     /// The command ended; pid 1 ends after this, and all other processes with it.
     Exited {
         /// The raw status as `waitpid` gave it.
@@ -119,6 +122,7 @@ impl Outside {
                 3 => Some(FromJail::Started { pid: a }),
                 4 => Some(FromJail::Stopped { signal: a }),
                 5 => Some(FromJail::Exited { status: a }),
+                6 => Some(FromJail::Observed),
                 _ => None,
             })
             .ok_or(Errno::EBADMSG)?;
@@ -143,6 +147,7 @@ impl Inside {
             FromJail::Started { pid } => [3, *pid, 0, 0],
             FromJail::Stopped { signal } => [4, *signal, 0, 0],
             FromJail::Exited { status } => [5, *status, 0, 0],
+            FromJail::Observed => [6, 0, 0, 0],
         };
         socket::send(self.0.as_fd(), &encode(words), descriptor)
     }

@@ -15,14 +15,14 @@ use crate::channel::{FromJail, Inside, ToJail};
 use crate::exec;
 use crate::init;
 use crate::landlock;
-use crate::layout::{Layout, NetworkSpace};
+use crate::layout::{Layout, NetworkSpace, Observation};
 use crate::mounts;
 use crate::seccomp;
 use crate::spawn::{End, Start, Streams};
 use crate::step::{At, Failure, Step};
 use crate::sys::clone::{Stack, borrowing_memory};
 use crate::sys::file::{self, FileId};
-use crate::sys::{capability, net, process, tty};
+use crate::sys::{capability, net, notify, process, tty};
 use crate::verify;
 
 /// What pid 1 works with; made before the clone.
@@ -212,7 +212,15 @@ impl Command<'_> {
             file::install(from, number as RawFd).at(Step::Streams)?;
         }
         file::close_on_exec_from(3).at(Step::Descriptors)?;
-        process::callers_signals(&self.child.mask).at(Step::Streams)
+        process::callers_signals(&self.child.mask).at(Step::Streams)?;
+        if self.child.layout.observation == Observation::Calls {
+            let listener = notify::observe().at(Step::Observe)?;
+            self.child
+                .channel
+                .send(&FromJail::Observed, Some(listener.as_fd()))
+                .at(Step::Observe)?;
+        }
+        Ok(())
     }
 }
 

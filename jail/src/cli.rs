@@ -171,6 +171,9 @@ pub struct RunArgs {
     /// No notes on standard error but errors
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
+    /// Say everything that the jail refused, also to a command that did not fail by it
+    #[arg(long, help_heading = "Output")]
+    pub trace: bool,
 
     /// A line for /bin/sh instead of a program
     #[arg(short = 'c', value_name = "SHELL LINE", conflicts_with = "command")]

@@ -19,6 +19,8 @@ pub struct Outcome {
     pub cause: Option<Cause>,
     /// What was kept of its output.
     pub output: Output,
+    /// The end of what it wrote to the terminal.
+    pub tail: Vec<u8>,
     /// From the command's start to its end.
     pub duration: Duration,
     /// What all its processes used up together.
@@ -58,6 +60,17 @@ pub enum Cause {
 }
 
 impl Outcome {
+    /// The end of what the command said, wherever that is known: its standard error, or
+    /// what it wrote to the terminal.
+    pub fn last_words(&self) -> &[u8] {
+        const MOST: usize = 16 << 10;
+        let said = match &self.output.stderr {
+            Some(captured) => captured.bytes.as_slice(),
+            None => self.tail.as_slice(),
+        };
+        said.get(said.len().saturating_sub(MOST)..).unwrap_or(said)
+    }
+
     /// What sjail exits with.
     pub fn exit_code(&self) -> u8 {
         match self.cause {

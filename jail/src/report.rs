@@ -7,6 +7,7 @@ use sjail_policy::plan::{Degraded, Plan};
 use sjail_policy::show;
 
 use crate::cli::RunArgs;
+use crate::denials::Denial;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::layout::{Layout, NetworkSpace};
@@ -25,6 +26,7 @@ pub struct Report {
     sink: Sink,
     isolation: Isolation,
     kept_away: Vec<Finding>,
+    denials: Vec<Denial>,
 }
 
 /// Whether notes are wanted.
@@ -67,6 +69,7 @@ impl Report {
             sink,
             isolation: Isolation::default(),
             kept_away: Vec::new(),
+            denials: Vec::new(),
         })
     }
 
@@ -104,6 +107,14 @@ impl Report {
             self.note(&finding.sentence());
         }
         self.kept_away.extend(report.findings);
+    }
+
+    /// What the jail refused a command that has failed.
+    pub fn refused(&mut self, denials: Vec<Denial>) {
+        for denial in &denials {
+            self.note(&denial.sentence());
+        }
+        self.denials = denials;
     }
 
     /// What will hold the command; all of it is verified before it starts.
@@ -182,7 +193,11 @@ impl Report {
             truncated: false,
             usage: Usage::default(),
             isolation: self.isolation.clone(),
-            denials: Vec::new(),
+            denials: self
+                .denials
+                .iter()
+                .filter_map(|denial| serde_json::to_value(denial).ok())
+                .collect(),
             network: Vec::new(),
             changes: Vec::new(),
             auto_exec: self

@@ -1,13 +1,15 @@
 //! `sjail run`: from what was typed to the exit status.
 
+use nix::sys::signal::Signal;
 use sjail_policy::git_command;
 use sjail_policy::plan::{Access, CacheSource, Grant, Missing, Plan};
 
 use crate::caller::{self, Account, State};
 use crate::cleanup::{Leftover, Note, RunFolder};
 use crate::cli::RunArgs;
+use crate::denials::{self, Recorder};
 use crate::error::Error;
-use crate::layout::{self, Host, Layout};
+use crate::layout::{self, Host, Layout, Observation};
 use crate::limits::{Limits, Wanted};
 use crate::outcome::Outcome;
 use crate::protect::{self, Protection, record};
@@ -20,6 +22,7 @@ use crate::spawn;
 use crate::stdio::{self, Output};
 use crate::supervise::{self, Guard, Watch};
 use crate::sys;
+use crate::trace::Tracer;
 
 /// Runs the command, says what there is to say, and gives the exit status.
 pub fn run(args: &RunArgs) -> u8 {
@@ -50,13 +53,50 @@ fn attempt(args: &RunArgs, report: &mut Report) -> Result<Outcome, Error> {
     let mut plan = request.plan;
     let state = State::of(&account);
     let mut note = Noted::default();
-    let mut protection = protection(&mut plan, &state, report, &mut note)?;
-    let outcome = confine(args, &plan, account, report, &mut note, protection.as_mut());
-    if let Some(protection) = protection {
+    let protection = protection(&mut plan, &state, report, &mut note)?;
+    let mut guards = Guards {
+        protection,
+        recorder: Recorder::default(),
+        tracer: args.trace.then(|| Tracer::new(&plan)),
+    };
+    let outcome = confine(args, &plan, account, report, &mut note, &mut guards);
+    if let Some(protection) = guards.protection {
         report.kept_away(protection.finish());
     }
     note.done();
+    if let Some(tracer) = guards.tracer {
+        report.refused(tracer.finish());
+    } else if let Ok(outcome) = &outcome
+        && outcome.status != 0
+        && outcome.cause.is_none()
+    {
+        let said = outcome.last_words();
+        report.refused(denials::explain(&plan, guards.recorder, said));
+    }
     outcome
+}
+
+/// Whoever else looks on while the command runs.
+struct Guards<'a> {
+    protection: Option<Protection>,
+    recorder: Recorder,
+    tracer: Option<Tracer<'a>>,
+}
+
+impl<'a> Guards<'a> {
+    fn list<'b>(&'b mut self) -> Vec<&'b mut dyn Guard>
+    where
+        'a: 'b,
+    {
+        let mut list: Vec<&mut dyn Guard> = vec![&mut self.recorder];
+        if let Some(protection) = &mut self.protection {
+            list.push(protection);
+        }
+        if let Some(tracer) = &mut self.tracer {
+            list.push(tracer);
+        }
+        list
+    }
 }
 
 /// Limits, layout, jail; what is noted of them is gone when this is over.
@@ -66,7 +106,7 @@ fn confine(
     account: Account,
     report: &mut Report,
     note: &mut Noted,
-    protection: Option<&mut Protection>,
+    guards: &mut Guards<'_>,
 ) -> Result<Outcome, Error> {
     let host = host(account, plan, report);
     let limits = Limits::prepare(
@@ -77,13 +117,16 @@ fn confine(
     if !limits.unheld().is_empty() {
         report.unheld(plan, limits.unheld())?;
     }
-    let (held, copy) = match &protection {
+    let (held, copy) = match &guards.protection {
         Some(protection) => (protection.holds(), protection.copy()),
         None => (Vec::new(), None),
     };
-    let layout = layout::prepare(plan, &host, limits.rlimits(), &held, copy)?;
+    let mut layout = layout::prepare(plan, &host, limits.rlimits(), &held, copy)?;
+    if guards.tracer.is_some() {
+        layout.observation = Observation::Calls;
+    }
     report.prepared(&layout, &limits);
-    let outcome = spawn_and_watch(args, plan, &layout, &limits, protection);
+    let outcome = spawn_and_watch(args, plan, &layout, &limits, guards.list());
     if limits.remove().is_err() {
         note.stay();
     }
@@ -96,12 +139,12 @@ fn confine(
     })
 }
 
-fn spawn_and_watch(
+fn spawn_and_watch<'a>(
     args: &RunArgs,
     plan: &Plan,
     layout: &Layout,
-    limits: &Limits,
-    protection: Option<&mut Protection>,
+    limits: &'a Limits,
+    guards: Vec<&'a mut dyn Guard>,
 ) -> Result<Outcome, Error> {
     let signals = Signals::block().map_err(Error::Signals)?;
     let limit = plan.limits.output.map(|size| size.bytes());
@@ -113,7 +156,10 @@ fn spawn_and_watch(
         Output::Stream { limit }
     };
     let (streams, held) = stdio::prepare(output).map_err(Error::Terminal)?;
-    let jail = spawn::spawn(layout, &streams, limits.clone_into(), signals.mask_before())?;
+    // Blocked for the watch on protected names alone.
+    let mut mask = signals.mask_before();
+    mask.remove(Signal::SIGIO);
+    let jail = spawn::spawn(layout, &streams, limits.clone_into(), mask)?;
     // The command's ends of the pipes are the command's alone now.
     drop(streams);
     let watch = Watch {
@@ -121,10 +167,7 @@ fn spawn_and_watch(
         stdio: held,
         limits,
         timeout: plan.limits.timeout.map(|time| time.to_std()),
-        guards: protection
-            .into_iter()
-            .map(|guard| guard as &mut dyn Guard)
-            .collect(),
+        guards,
     };
     supervise::run(jail, watch)
 }

@@ -56,6 +56,7 @@ fn act(failure: &Failure, layout: &Layout) -> String {
                 .map_or_else(String::new, |made| slashed(&made.path))
         ),
         Step::Destination => format!("opening {} in the jail to mount on it", dest()),
+        Step::Observe => "putting the command under observation (--trace)".to_owned(),
         Step::Overlay => format!(
             "making a copy of {} for a git command that writes git's configuration",
             dest()

@@ -89,13 +89,15 @@ pub enum Step {
     Fork,
     /// Give the command its standard streams.
     Streams,
+    /// Put the command under observation (`--trace`).
+    Observe,
     /// Execute the program.
     Exec,
 }
 
 impl Step {
     /// Every step, in order; also the way back from the number on the wire.
-    pub const ALL: [Step; 42] = [
+    pub const ALL: [Step; 43] = [
         Step::ParentDeath,
         Step::IdMap,
         Step::Loopback,
@@ -137,6 +139,7 @@ impl Step {
         Step::ProgramChanged,
         Step::Fork,
         Step::Streams,
+        Step::Observe,
         Step::Exec,
     ];
 

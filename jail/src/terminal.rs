@@ -21,9 +21,14 @@ use nix::unistd::{getpgrp, read, tcgetpgrp};
 use crate::output::{Buffer, Outlet};
 use crate::sys::tty::{self, WindowSize};
 
+/// How much of what was shown is kept.
+const TAIL: usize = 8 << 10;
+
 /// The terminal outside and, once the jail has made it, the pty inside.
 #[derive(Debug)]
 pub struct Terminal {
+    /// The end of what was shown, for whoever has to explain a failure.
+    tail: Vec<u8>,
     /// For settings, size and foreground.
     device: OwnedFd,
     /// Opened anew where possible, so that reading never blocks and nobody else's
@@ -110,6 +115,7 @@ impl Terminal {
             Err(_) => (copy()?, false),
         };
         Ok(Terminal {
+            tail: Vec::new(),
             device: copy()?,
             keyboard: Some(keyboard),
             keyboard_is_own,
@@ -291,6 +297,10 @@ impl Terminal {
             }
         };
         let bytes = &buffer.bytes()[..length];
+        self.tail.extend_from_slice(bytes);
+        if self.tail.len() > 2 * TAIL {
+            self.tail.drain(..self.tail.len() - TAIL);
+        }
         let shown = if self.translates_newlines() {
             let plain = without_returns(bytes, &mut self.held_return);
             self.screen.push(&plain)
@@ -315,6 +325,11 @@ impl Terminal {
         self.pty = None;
         self.screen.discard();
         Moved::HungUp
+    }
+
+    /// Gives up the end of what was shown.
+    pub fn take_tail(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.tail)
     }
 
     /// Whether nothing is left to show.

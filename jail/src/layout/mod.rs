@@ -54,6 +54,17 @@ pub struct Layout {
     pub program: Program,
     /// Keeps the shown `/etc` from being swept away.
     _image: Option<etc_image::Image>,
+    /// Whether somebody looks at its calls.
+    pub observation: Observation,
+}
+
+/// Whether calls of the command are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Observation {
+    /// They are not.
+    None,
+    /// `--trace`: those that open, execute, connect or change names wait for the supervisor.
+    Calls,
 }
 
 /// Whose network the jail sees.
@@ -276,6 +287,7 @@ pub fn prepare(
         missing,
         program,
         _image: image,
+        observation: Observation::None,
     })
 }
 

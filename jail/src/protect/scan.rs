@@ -278,6 +278,16 @@ impl<'a> Look<'a> {
 
     /// A folder in which a repository may lie, or which may be one.
     fn search(&mut self, path: &Path, depth: u8) {
+        // At the last level only two names matter, and asking for them is cheaper than
+        // reading the folder.
+        if depth >= self.search.depth {
+            self.inventory.searched.push((path.to_owned(), depth));
+            let has = |name: &str| lstat(&path.join(name)).is_ok();
+            if has(".git") || has("HEAD") && has("objects") && has("refs") {
+                self.top(path, depth);
+            }
+            return;
+        }
         let Some(listing) = self.list(path) else {
             return;
         };

@@ -10,6 +10,7 @@ use crate::limits::cgroup::Tally;
 use crate::outcome::{self, Cause, Outcome};
 use crate::output::Tap;
 use crate::result::{Measure, Usage};
+use crate::terminal::Terminal;
 
 impl Supervisor<'_> {
     /// The account of a run that is over.
@@ -44,8 +45,11 @@ impl Supervisor<'_> {
                 });
             }
         }
-        let kept = self.watch.stdio.taps.into_iter();
+        let mut stdio = self.watch.stdio;
+        let tail = stdio.terminal.as_mut().map(Terminal::take_tail);
+        let kept = stdio.taps.into_iter();
         Ok(Outcome {
+            tail: tail.unwrap_or_default(),
             status,
             cause,
             output: outcome::output(kept.filter_map(Tap::finish).collect()),

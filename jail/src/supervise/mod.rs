@@ -8,7 +8,7 @@ mod account;
 mod clock;
 mod job_control;
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -51,6 +51,14 @@ pub trait Guard {
 
     /// It is ready.
     fn notice(&mut self, jail: &Jail) -> Notice;
+
+    /// The command has been executed.
+    fn started(&mut self, _: &Jail) {}
+
+    /// The command is under observation (`--trace`): whoever wants the descriptor keeps it.
+    fn take_listener(&mut self, listener: OwnedFd) -> Option<OwnedFd> {
+        Some(listener)
+    }
 }
 
 /// What follows from what a guard has seen.
@@ -278,7 +286,16 @@ impl Supervisor<'_> {
                     }
                 }
             }
+            FromJail::Observed => {
+                let mut listener = descriptor;
+                for guard in &mut self.watch.guards {
+                    listener = listener.and_then(|listener| guard.take_listener(listener));
+                }
+            }
             FromJail::Started { .. } => {
+                for guard in &mut self.watch.guards {
+                    guard.started(&self.jail);
+                }
                 let now = Instant::now();
                 self.phase = Phase::Running;
                 self.started = now;

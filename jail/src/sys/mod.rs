@@ -13,6 +13,7 @@ pub mod memory;
 pub mod mount;
 pub mod namespace;
 pub mod net;
+pub mod notify;
 pub mod pidfd;
 pub mod process;
 pub mod random;

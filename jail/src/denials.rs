@@ -1,0 +1,342 @@
+//! What the jail refused, said when the command has failed: one line each, with the flag
+//! that would allow it.
+//!
+//! Nothing here costs a command that succeeds anything. Two recorders are there anyway:
+//! the counters of the jail's own network, and the end of what the command wrote to the
+//! terminal or into `--json`. A program says itself which file it could not open; whether
+//! the jail is the reason is then looked up on the host.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+
+use nix::poll::PollFlags;
+use serde::Serialize;
+use sjail_policy::plan::{NetworkMode, Plan};
+use sjail_policy::protect;
+use sjail_policy::show;
+
+use crate::spawn::Jail;
+use crate::supervise::{Guard, Notice};
+
+/// Something that the jail refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Denial {
+    /// What kind of thing.
+    pub kind: Kind,
+    /// The path, host or call.
+    pub what: String,
+    /// In one sentence, what happened.
+    pub why: String,
+    /// The flag that would allow it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flag: Option<String>,
+    /// The line in a policy file that would.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+}
+
+/// What was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A path of the host that is not in the jail.
+    PathMissing,
+    /// A path that is read-only in the jail.
+    PathReadOnly,
+    /// A name that is protected.
+    Protected,
+    /// The network.
+    Network,
+    /// A system call.
+    SystemCall,
+}
+
+impl Denial {
+    /// One line for people and agents.
+    pub fn sentence(&self) -> String {
+        let allow = match (&self.flag, &self.policy) {
+            (Some(flag), Some(policy)) => {
+                format!("; to allow it: {flag}, or in a policy file {policy}")
+            }
+            (Some(flag), None) => format!("; to allow it: {flag}"),
+            (None, _) => String::new(),
+        };
+        format!(
+            "refused: {}{}",
+            show::inert(self.why.as_bytes()),
+            show::inert(allow.as_bytes())
+        )
+    }
+}
+
+/// Watches what can be watched for nothing.
+#[derive(Debug, Default)]
+pub struct Recorder {
+    counters: Vec<File>,
+}
+
+impl Recorder {
+    /// Whether the jail's network turned something away.
+    fn network_refused(mut self) -> bool {
+        self.counters.iter_mut().any(|file| {
+            let mut text = String::new();
+            file.read_to_string(&mut text).is_ok() && turned_away(&text)
+        })
+    }
+}
+
+impl Guard for Recorder {
+    fn waits_for(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
+        None
+    }
+
+    fn notice(&mut self, _: &Jail) -> Notice {
+        Notice::GoOn
+    }
+
+    /// Opened while the command already runs; the files stay those of the jail's network
+    /// when the jail is gone.
+    fn started(&mut self, jail: &Jail) {
+        self.counters = ["snmp", "snmp6"]
+            .iter()
+            .filter_map(|name| File::open(format!("/proc/{}/net/{name}", jail.pid)).ok())
+            .collect();
+    }
+}
+
+/// The counters of packets that had nowhere to go: a jail without a network has no route,
+/// and nobody answers at its own port 53.
+fn turned_away(text: &str) -> bool {
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let mut words = line.split_whitespace();
+        match words.next() {
+            Some("Ip6OutNoRoutes" | "Udp6NoPorts") => {
+                if words.next().is_some_and(|count| count != "0") {
+                    return true;
+                }
+            }
+            Some(group @ ("Ip:" | "Udp:")) => {
+                let values = lines.next().unwrap_or_default();
+                let wanted = if group == "Ip:" {
+                    "OutNoRoutes"
+                } else {
+                    "NoPorts"
+                };
+                let at = line.split_whitespace().position(|name| name == wanted);
+                let value = at.and_then(|at| values.split_whitespace().nth(at));
+                if value.is_some_and(|value| value != "0") {
+                    return true;
+                }
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
+/// What the jail refused a command that has failed. `tail` is the end of what it wrote.
+pub fn explain(plan: &Plan, recorder: Recorder, tail: &[u8]) -> Vec<Denial> {
+    let mut found: Vec<Denial> = Vec::new();
+    let mut add = |denial: Denial| {
+        if found.len() < MOST && !found.contains(&denial) {
+            found.push(denial);
+        }
+    };
+    let text = String::from_utf8_lossy(tail);
+    for line in text.lines() {
+        for denial in of_line(line, plan) {
+            add(denial);
+        }
+    }
+    let named = found.iter().any(|denial| denial.kind == Kind::Network);
+    if plan.network.mode == NetworkMode::None && !named && recorder.network_refused() {
+        found.push(network());
+    }
+    found
+}
+
+/// More than this is a wall of text.
+const MOST: usize = 8;
+
+fn network() -> Denial {
+    Denial {
+        kind: Kind::Network,
+        what: "network".into(),
+        why: "the command tried to reach the network, and the jail has none".into(),
+        flag: Some("--net host".into()),
+        policy: Some("[network] mode = \"host\"".into()),
+    }
+}
+
+/// What programs write when a call fails, in the C library's words.
+const NOT_THERE: &str = "No such file or directory";
+const CLOSED: [&str; 4] = [
+    "Read-only file system",
+    "Permission denied",
+    "Operation not permitted",
+    "Device or resource busy",
+];
+const NO_NETWORK: [&str; 7] = [
+    "Network is unreachable",
+    "Could not resolve host",
+    "Temporary failure in name resolution",
+    "Name or service not known",
+    "ENETUNREACH",
+    "EAI_AGAIN",
+    "network is unreachable",
+];
+
+fn of_line(line: &str, plan: &Plan) -> Vec<Denial> {
+    if plan.network.mode == NetworkMode::None && NO_NETWORK.iter().any(|words| line.contains(words))
+    {
+        return vec![network()];
+    }
+    if line.contains("could not write config file") && line.contains("Device or resource busy") {
+        return vec![Denial {
+            kind: Kind::Protected,
+            what: ".git/config".into(),
+            why: ".git/config is read-only in a run of more than one command; a git command that writes it works by itself".into(),
+            flag: Some("sjail run -- git … (that one command alone)".into()),
+            policy: None,
+        }];
+    }
+    if line.contains("Function not implemented") {
+        return vec![Denial {
+            kind: Kind::SystemCall,
+            what: "system call".into(),
+            why: "a system call that jails do not have was refused (Function not implemented)"
+                .into(),
+            flag: None,
+            policy: None,
+        }];
+    }
+    let closed = CLOSED.iter().any(|words| line.contains(words)) || line.contains("EROFS");
+    let absent = line.contains(NOT_THERE) || line.contains("ENOENT");
+    if !closed && !absent {
+        return Vec::new();
+    }
+    paths(line, plan.command.cwd.as_path())
+        .into_iter()
+        .filter_map(|path| match closed {
+            true => not_writable(&path, plan),
+            false => not_there(&path, plan),
+        })
+        .collect()
+}
+
+/// An address that the jail has no way to.
+pub fn unreachable(address: &str, plan: &Plan) -> Option<Denial> {
+    (plan.network.mode == NetworkMode::None).then(|| Denial {
+        kind: Kind::Network,
+        what: address.to_owned(),
+        why: format!("a connection to {address} was tried, and the jail has no network"),
+        flag: Some("--net host".into()),
+        policy: Some("[network] mode = \"host\"".into()),
+    })
+}
+
+/// A path that the host has and the jail does not.
+pub fn not_there(path: &Path, plan: &Plan) -> Option<Denial> {
+    let home = plan.home.path.as_path();
+    if path.starts_with(plan.workspace.path.as_path()) || path == home {
+        return None;
+    }
+    std::fs::symlink_metadata(path).ok()?;
+    let shown = path.display().to_string();
+    Some(Denial {
+        kind: Kind::PathMissing,
+        why: format!("{shown} is on the host but not in the jail"),
+        flag: Some(format!("--ro {shown}")),
+        policy: Some(format!("[filesystem] read = [\"{shown}\"]")),
+        what: shown,
+    })
+}
+
+/// A path that may not be changed.
+pub fn not_writable(path: &Path, plan: &Plan) -> Option<Denial> {
+    let shown = path.display().to_string();
+    let workspace = plan.workspace.path.as_path();
+    if let Ok(below) = path.strip_prefix(workspace) {
+        let names: Vec<&str> = plan
+            .filesystem
+            .protect
+            .names
+            .iter()
+            .filter_map(|name| name.to_str())
+            .collect();
+        let (name, _) = protect::covering(below.to_str()?, &names)?;
+        return Some(Denial {
+            kind: Kind::Protected,
+            why: format!(
+                "{shown} is protected ({name}): what is in it runs code on the host later"
+            ),
+            flag: None,
+            policy: None,
+            what: shown,
+        });
+    }
+    if path.is_relative() || !path.parent()?.is_dir() {
+        return None;
+    }
+    Some(Denial {
+        kind: Kind::PathReadOnly,
+        why: format!("{shown} cannot be changed from the jail"),
+        flag: Some(format!("--rw {shown}")),
+        policy: Some(format!("[filesystem] write = [\"{shown}\"]")),
+        what: shown,
+    })
+}
+
+/// The paths that a line mentions: words with a slash in them, without what stands
+/// around them. Relative ones count from where the command started.
+fn paths(line: &str, cwd: &Path) -> Vec<PathBuf> {
+    let around = |c: char| c.is_whitespace() || "'\"`‘’“”,;()<>[]{}=|".contains(c);
+    line.split(around)
+        .map(|word| word.trim_matches([':', '!', '?']))
+        .filter(|word| word.contains('/') && !word.contains("://") && word.len() > 1)
+        .filter(|word| !word.contains('\u{fffd}') && !word.chars().any(char::is_control))
+        .filter_map(|word| sjail_policy::git_keys::normal(&cwd.join(word)))
+        .take(4)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_of_a_network_without_routes() {
+        let idle = "Ip: Forwarding OutNoRoutes\nIp: 2 0\nUdp: InDatagrams NoPorts\nUdp: 0 0\n";
+        let tried = "Ip: Forwarding OutNoRoutes\nIp: 2 3\n";
+        let asked = "Udp: InDatagrams NoPorts\nUdp: 0 4\n";
+        assert!(!turned_away(idle));
+        assert!(turned_away(tried));
+        assert!(turned_away(asked));
+        assert!(turned_away("Ip6OutNoRoutes                  \t1\n"));
+        assert!(!turned_away("Ip6OutNoRoutes                  \t0\n"));
+    }
+
+    #[test]
+    fn paths_are_found_in_what_programs_say() {
+        for (line, path) in [
+            ("cat: /opt/x/y: No such file or directory", "/opt/x/y"),
+            (
+                "sh: 1: cannot create /etc/x: Read-only file system",
+                "/etc/x",
+            ),
+            (
+                "Error: ENOENT: no such file or directory, open '/opt/x'",
+                "/opt/x",
+            ),
+            ("open(\"/a/b\") failed", "/a/b"),
+            ("touch: cannot touch 'sub/f': Permission denied", "/w/sub/f"),
+            ("cp: ../up/x: denied", "/up/x"),
+        ] {
+            assert_eq!(paths(line, Path::new("/w")), [Path::new(path)], "{line}");
+        }
+        assert!(paths("see https://example.org/x", Path::new("/w")).is_empty());
+    }
+}
