@@ -63,10 +63,10 @@ pub struct Tally {
 pub enum Error {
     /// Nothing to build on.
     #[error(
-        "no control group that this user may write to has the {0} controller (with systemd, \
-         `systemd-run --user --scope -p Delegate=yes` gives one)"
+        "no control group that this user may write to has the {} controller ({})",
+        .0.name(), .0.hint()
     )]
-    NoController(&'static str),
+    NoController(Controller),
     /// A file of the group refused.
     #[error("writing `{value}` to {} failed: {source}", path.display())]
     Write {
@@ -132,8 +132,8 @@ impl Group {
             return cgroup_v2::Group::create(parent, id, note).map(Group::V2);
         }
         if v1.is_empty() {
-            let name = needs.first().map_or("memory", |need| need.name());
-            return Err(Error::NoController(name));
+            let first = needs.first().copied().unwrap_or(Controller::Memory);
+            return Err(Error::NoController(first));
         }
         cgroup_v1::Group::create(v1, id, note).map(Group::V1)
     }
@@ -201,6 +201,14 @@ impl Controller {
             Controller::Pids => "pids",
             Controller::Cpu => "cpu",
             Controller::Io => "io",
+        }
+    }
+
+    /// Where one can be had.
+    fn hint(self) -> &'static str {
+        match self {
+            Controller::Io => "systemd gives it to no user; root has it",
+            _ => "with systemd, `systemd-run --user --scope` starts a shell that has one",
         }
     }
 }

@@ -156,7 +156,7 @@ impl Group {
             .zip(&self.folders)
             .find(|(controller, _)| **controller == wanted)
             .map(|(_, folder)| Path::join(folder, name))
-            .ok_or(Error::NoController(wanted.name()))
+            .ok_or(Error::NoController(wanted))
     }
 }
 

@@ -152,7 +152,7 @@ impl Group {
     pub fn limit(&mut self, knob: Knob, value: u64) -> Result<(), Error> {
         let controller = knob.controller();
         if !self.controllers.contains(&controller) {
-            return Err(Error::NoController(controller.name()));
+            return Err(Error::NoController(controller));
         }
         match knob {
             Knob::Memory => {

@@ -320,14 +320,19 @@ mod tests {
     #[test]
     fn sums_the_memory_of_all_processes() {
         let hog = "import time; x=bytearray(60<<20); print(flush=True); time.sleep(1000)";
-        let line = format!("python3 -c '{hog}' >&2 & python3 -c '{hog}' >&2 & sleep 1; echo");
+        let line = format!("python3 -c '{hog}' >&2 & python3 -c '{hog}' >&2 & echo");
         let Some(mut space) = Space::run(&line) else {
             return;
         };
-        let (excess, _) = space.look(Bounds {
+        let (mut excess, mut dog) = space.look(Bounds {
             memory: Some(100 << 20),
             pids: None,
         });
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while excess.is_none() && Instant::now() < deadline {
+            std::thread::sleep(SHORTEST);
+            excess = dog.look(Instant::now());
+        }
         let Some(Excess::Memory(used)) = excess else {
             panic!("{excess:?}");
         };
