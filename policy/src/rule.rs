@@ -4,6 +4,7 @@
 //! as possible where they forbid, and as little as possible where they permit.
 
 pub mod command;
+mod generous;
 pub mod path;
 #[cfg(test)]
 pub(crate) mod sample;

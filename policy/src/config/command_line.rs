@@ -1,9 +1,9 @@
 //! Options of the command line as settings.
 
-use super::document::{memory, network_named, variable, variable_pattern};
 use super::error::{Error, nearest};
 use super::grant::{Bind, GrantPath};
 use super::setting::Setting;
+use super::value::{memory, network_named, variable, variable_pattern};
 use crate::duration::Duration;
 use crate::profile::Profile;
 use crate::rule::PathPattern;

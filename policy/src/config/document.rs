@@ -5,16 +5,17 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::error::{At, Error, nearest, quoted};
+use super::error::{Error, nearest, quoted};
 use super::grant::{Bind, GrantPath};
-use super::key::{Key, LockPattern};
+use super::key::Key;
 use super::origin::{Layer, Origin, Sourced};
+use super::reader::{Item, Reader};
 use super::setting::{Level, Mode, OnFailure, Preview, Scope, Setting, ToolProfile};
 use super::testcase::TestCase;
-use super::tools;
-use crate::bytes::ByteString;
-use crate::duration::Duration;
-use crate::plan::{Access, Memory, NetworkMode, Variable};
+use super::value::{
+    access_named, lock, memory, network_named, protected_name, rule_setting, shown, size, tool,
+    variable, variable_pattern,
+};
 use crate::profile::Profile;
 use crate::rule::{PathPattern, Rule, Sign};
 use crate::size::Size;
@@ -49,18 +50,6 @@ pub fn read(layer: Layer, path: &Arc<str>, text: &[u8]) -> Result<Document, Erro
         });
     Ok(document)
 }
-
-/// What is read from where, for messages.
-struct Reader<'a> {
-    layer: Layer,
-    path: &'a Arc<str>,
-    text: &'a [u8],
-}
-
-type Item<'a, 'i> = &'a Spanned<DeValue<'i>>;
-
-/// Reads one value of a list or a table of single values.
-type Read<'r, T> = &'r dyn Fn(&str) -> Result<T, String>;
 
 impl Reader<'_> {
     fn section(
@@ -239,114 +228,6 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn push(&self, setting: Setting, value: Item<'_, '_>, into: &mut Document) {
-        let origin = self.origin(value.span());
-        into.settings.push(Sourced::new(setting, origin));
-    }
-
-    fn word<T>(
-        &self,
-        key: Key,
-        value: Item<'_, '_>,
-        words: &[&str],
-        named: impl Fn(&str) -> Option<T>,
-    ) -> Result<T, Error> {
-        let text = self.text(key.name(), value)?;
-        named(text).ok_or_else(|| match nearest(text, words.iter().copied()) {
-            Some(suggestion) => Error::Unknown {
-                at: self.at(value.span()),
-                what: "value",
-                name: quoted(text),
-                suggestion: Some(suggestion),
-            },
-            None => self.wrong(
-                key.name(),
-                value,
-                format!("`{}` is none of {}", quoted(text), words.join(", ")),
-            ),
-        })
-    }
-
-    fn text<'v>(&self, key: &str, value: &'v Spanned<DeValue<'_>>) -> Result<&'v str, Error> {
-        value.get_ref().as_str().ok_or_else(|| {
-            self.wrong(
-                key,
-                value,
-                format!("{} where a text in quotes is wanted", kind(value)),
-            )
-        })
-    }
-
-    fn boolean(&self, key: Key, value: Item<'_, '_>) -> Result<bool, Error> {
-        value.get_ref().as_bool().ok_or_else(|| {
-            self.wrong(
-                key.name(),
-                value,
-                format!("{} where true or false is wanted", kind(value)),
-            )
-        })
-    }
-
-    fn count(&self, key: Key, value: Item<'_, '_>) -> Result<u32, Error> {
-        let number = value
-            .get_ref()
-            .as_integer()
-            .filter(|number| number.radix() == 10);
-        number
-            .and_then(|number| number.as_str().parse().ok())
-            .filter(|number| *number > 0)
-            .ok_or_else(|| {
-                self.wrong(
-                    key.name(),
-                    value,
-                    "a whole number from 1 is wanted, without quotes".to_owned(),
-                )
-            })
-    }
-
-    fn amount<T>(&self, key: Key, value: Item<'_, '_>, read: Read<'_, T>) -> Result<T, Error> {
-        let text = match value.get_ref() {
-            // A bare number is bytes.
-            DeValue::Integer(number) if number.radix() == 10 => number.as_str(),
-            _ => self.text(key.name(), value)?,
-        };
-        read(text).map_err(|why| self.wrong(key.name(), value, why))
-    }
-
-    fn duration(&self, key: Key, value: Item<'_, '_>) -> Result<Duration, Error> {
-        self.amount(key, value, &|text| text.parse().map_err(shown))
-    }
-
-    fn items<'v, 'i>(
-        &self,
-        key: &str,
-        value: &'v Spanned<DeValue<'i>>,
-    ) -> Result<&'v [Spanned<DeValue<'i>>], Error> {
-        match value.get_ref() {
-            DeValue::Array(items) => Ok(items),
-            _ => Err(self.wrong(
-                key,
-                value,
-                format!("{} where a list in brackets is wanted", kind(value)),
-            )),
-        }
-    }
-
-    fn list(
-        &self,
-        key: Key,
-        value: Item<'_, '_>,
-        into: &mut Document,
-        read: Read<'_, Setting>,
-    ) -> Result<(), Error> {
-        for item in self.items(key.name(), value)? {
-            let text = self.text(key.name(), item)?;
-            let setting = read(text).map_err(|why| self.wrong(key.name(), item, why))?;
-            self.push(setting, item, into);
-        }
-        Ok(())
-    }
-
     fn patterns(&self, key: Key, value: Item<'_, '_>, into: &mut Document) -> Result<(), Error> {
         let mut included = false;
         for item in self.items(key.name(), value)? {
@@ -444,29 +325,6 @@ impl Reader<'_> {
         }
         Ok(())
     }
-
-    fn origin(&self, span: std::ops::Range<usize>) -> Origin {
-        Origin::line(self.layer, self.path, self.at(span).line)
-    }
-
-    fn at(&self, span: std::ops::Range<usize>) -> At {
-        At::new(self.path, self.text, span)
-    }
-
-    fn wrong(&self, key: &str, value: Item<'_, '_>, why: String) -> Error {
-        Error::Value {
-            at: self.at(value.span()),
-            key: key.to_owned(),
-            why,
-        }
-    }
-
-    fn syntax(&self, span: std::ops::Range<usize>, why: &str) -> Error {
-        Error::Syntax {
-            at: self.at(span),
-            why: quoted(why),
-        }
-    }
 }
 
 /// The entries of a table as they stand in the file.
@@ -486,136 +344,4 @@ fn is_rule_list(key: Key) -> bool {
         key,
         Key::CommandsAllow | Key::CommandsAsk | Key::CommandsDeny | Key::ElevatedPatterns
     )
-}
-
-/// A rule as an element of one of the four lists; where it is to permit something, it must be
-/// able to.
-pub(super) fn rule_setting(key: Key, rule: Rule) -> Result<Setting, String> {
-    let strict = matches!(key, Key::CommandsAllow | Key::ElevatedPatterns);
-    if let (true, Rule::Command(pattern)) = (strict, &rule)
-        && let Some(why) = pattern.never_strict()
-    {
-        return Err(format!(
-            "the pattern `{}` can match nothing: {why}",
-            quoted(pattern.text())
-        ));
-    }
-    Ok(match key {
-        Key::CommandsAllow => Setting::CommandsAllow(rule),
-        Key::CommandsAsk => Setting::CommandsAsk(rule),
-        Key::CommandsDeny => Setting::CommandsDeny(rule),
-        _ => match rule {
-            Rule::Command(_) => Setting::ElevatedPattern(rule),
-            Rule::Path(_) => return Err("only commands can be elevated".to_owned()),
-        },
-    })
-}
-
-fn kind(value: Item<'_, '_>) -> &'static str {
-    match value.get_ref() {
-        DeValue::String(_) => "a text",
-        DeValue::Integer(_) | DeValue::Float(_) => "a number",
-        DeValue::Boolean(_) => "true or false",
-        DeValue::Datetime(_) => "a date",
-        DeValue::Array(_) => "a list",
-        DeValue::Table(_) => "a table",
-    }
-}
-
-fn shown(error: impl std::fmt::Display) -> String {
-    quoted(&error.to_string())
-}
-
-fn access_named(word: &str) -> Option<Access> {
-    match word {
-        "none" => Some(Access::None),
-        "ro" => Some(Access::Ro),
-        "rw" => Some(Access::Rw),
-        _ => None,
-    }
-}
-
-pub(super) fn network_named(word: &str) -> Option<NetworkMode> {
-    match word {
-        "none" => Some(NetworkMode::None),
-        "filtered" => Some(NetworkMode::Filtered),
-        "host" => Some(NetworkMode::Host),
-        _ => None,
-    }
-}
-
-pub(super) fn memory(text: &str) -> Result<Memory, String> {
-    if text.contains('%') {
-        let share: crate::size::Percent = text.parse().map_err(shown)?;
-        if share.value() > 100 {
-            return Err(format!("`{}` is more than the machine has", quoted(text)));
-        }
-        return Ok(Memory::OfMachine(share));
-    }
-    size(text).map(Memory::Bytes)
-}
-
-fn size(text: &str) -> Result<Size, String> {
-    text.parse().map_err(shown)
-}
-
-pub(super) fn variable_pattern(text: &str) -> Result<ByteString, String> {
-    let fits = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'*';
-    match !text.is_empty() && text.bytes().all(fits) {
-        true if text.bytes().all(|b| b == b'*') => {
-            Err("`*` would pass everything, secrets included: name the variables".to_owned())
-        }
-        true => Ok(ByteString::from(text)),
-        false => Err(format!(
-            "`{}` is not the name of a variable: letters, digits, _ and * are",
-            quoted(text)
-        )),
-    }
-}
-
-pub(super) fn variable(name: &[u8], value: &[u8]) -> Result<Variable, String> {
-    if name.is_empty() || name.contains(&b'=') || name.contains(&0) || value.contains(&0) {
-        return Err(format!(
-            "`{}` cannot be the name of a variable",
-            crate::show::inert(name)
-        ));
-    }
-    Ok(Variable {
-        name: ByteString::from(name),
-        value: ByteString::from(value),
-    })
-}
-
-fn protected_name(text: &str) -> Result<String, String> {
-    let name = text.trim().trim_end_matches('/');
-    let name = name.strip_prefix("./").unwrap_or(name);
-    let bad = name.is_empty()
-        || name.starts_with(['/', '~'])
-        || name.split('/').any(|part| {
-            part.is_empty() || part == "." || part == ".." || (part.contains('*') && part != "*")
-        });
-    if bad || name.contains('\0') {
-        return Err(format!(
-            "`{}` is not a name inside the workspace: write .name or folder/name, with * for one whole name",
-            quoted(text)
-        ));
-    }
-    Ok(name.to_owned())
-}
-
-fn tool(text: &str) -> Result<String, String> {
-    if tools::is_known(text) {
-        return Ok(text.to_owned());
-    }
-    let hint = nearest(text, tools::names())
-        .map_or_else(String::new, |name| format!(", did you mean `{name}`?"));
-    Err(format!("unknown tool `{}`{hint}", quoted(text)))
-}
-
-fn lock(text: &str) -> Result<LockPattern, String> {
-    LockPattern::parse(text).ok_or_else(|| {
-        let hint = nearest(text, Key::all().map(Key::name))
-            .map_or_else(String::new, |name| format!(", did you mean `{name}`?"));
-        format!("unknown key `{}`{hint}", quoted(text))
-    })
 }

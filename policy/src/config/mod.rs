@@ -13,11 +13,13 @@ mod layers;
 mod origin;
 mod ownership;
 mod policy;
+mod reader;
 mod run;
 mod sandbox_md;
 mod setting;
 mod testcase;
 mod tools;
+mod value;
 
 pub use command_line::{CommandLine, WorkspaceChoice};
 pub use error::{At, Error};

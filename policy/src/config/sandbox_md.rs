@@ -22,11 +22,12 @@
 
 use std::sync::Arc;
 
-use super::document::{Document, rule_setting};
+use super::document::Document;
 use super::error::{At, Error, nearest, quoted};
 use super::key::Key;
 use super::origin::{Layer, Origin, Sourced};
 use super::setting::{Level, Setting};
+use super::value::rule_setting;
 use crate::rule::Rule;
 
 /// The parts of the file.
