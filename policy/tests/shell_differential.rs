@@ -55,7 +55,7 @@ fn bash_starts_and_writes_nothing_that_was_not_seen() {
         let seen = survey::survey(snippet.text.as_bytes());
         let (names, files) = run(&snippet.text);
         started += names.len();
-        if snippet.opaque != !seen.gaps.is_empty() {
+        if snippet.opaque == seen.gaps.is_empty() {
             wrong.push(format!("gaps {:?} in {:?}", seen.gaps, snippet.text));
         }
         if !snippet.opaque && names.is_empty() {

@@ -4,19 +4,22 @@
 //! parser and its constant folding saw, or the parser must have admitted a gap.
 //!
 //! ```text
-//! soundness --corpora DIR --oracle SCRIPT --cache DIR [--verbose] [NAME…]
+//! soundness --corpora DIR --oracle SCRIPT --cache DIR [--verbose] [--classifier] [NAME…]
 //! ```
+//! With `--classifier` the commands that classification reports are compared instead.
 //! `SJAIL_CORPORA` stands in for `--corpora`; without either there is nothing to do, and
 //! it says so. NAME selects corpora by the beginning of their file names.
 
 #[path = "../../policy/tests/survey/mod.rs"]
 mod survey;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use serde::Deserialize;
+use sjail_policy::classify::{Context, classify};
+use sjail_policy::effect::Action;
 
 /// What the oracle reports of a snippet.
 #[derive(Deserialize)]
@@ -34,6 +37,7 @@ struct Options {
     oracle: Option<PathBuf>,
     cache: Option<PathBuf>,
     verbose: bool,
+    classifier: bool,
     names: Vec<String>,
 }
 
@@ -57,6 +61,7 @@ fn main() -> ExitCode {
     );
     for file in files {
         match answers(&file, &options) {
+            Ok(answers) if options.classifier => misses += judge(&file, &answers),
             Ok(answers) => misses += compare(&file, &answers, &options),
             Err(why) => println!("{:34} {why}", stem(&file)),
         }
@@ -79,6 +84,7 @@ fn options() -> Options {
             "--oracle" => options.oracle = arguments.next().map(PathBuf::from),
             "--cache" => options.cache = arguments.next().map(PathBuf::from),
             "--verbose" => options.verbose = true,
+            "--classifier" => options.classifier = true,
             _ => options.names.push(argument),
         }
     }
@@ -208,4 +214,45 @@ fn excused(path: &str, seen: &survey::Survey) -> bool {
         || path.starts_with("/tmp/sh-thd")
         || seen.writes.iter().any(named)
         || seen.arguments.iter().any(named)
+}
+
+/// The same question to the classifier: every program bash started is a command it
+/// reported, with its wrappers, or it said that something is opaque.
+fn judge(file: &Path, rows: &[Row]) -> usize {
+    let context = Context::default();
+    let (mut opaque, mut misses, mut checked) = (0, 0, 0);
+    for row in rows.iter().filter(|row| row.entered) {
+        checked += 1;
+        let verdict = classify(row.cmd.as_bytes(), &context);
+        if verdict.is_opaque() {
+            opaque += 1;
+            continue;
+        }
+        let mut seen = BTreeSet::new();
+        for command in &verdict.commands {
+            seen.insert(command.program.name.clone());
+            let wrappers = command.wrappers.iter().flat_map(|w| w.split(' '));
+            seen.extend(wrappers.map(str::to_owned));
+            for effect in &command.effects {
+                if let Action::Runs { program } = &effect.action {
+                    let name = survey::base(program.as_bytes());
+                    seen.insert(String::from_utf8_lossy(name).into_owned());
+                }
+            }
+        }
+        let missed: Vec<_> = row
+            .all
+            .iter()
+            .filter(|name| !seen.contains(*name))
+            .collect();
+        if !missed.is_empty() {
+            misses += 1;
+            println!(
+                "MISS {} {missed:?} ({}): {:?}",
+                row.id, verdict.risk, row.cmd
+            );
+        }
+    }
+    println!("{:34} {checked:6} {opaque:7} {misses:7}", stem(file));
+    misses
 }

@@ -258,7 +258,7 @@ impl Surveyor {
         if let Some(first) = simple.words.first()
             && let Some(name) = first.plain()
         {
-            self.alias(&name.to_vec(), first, command);
+            self.alias(name, first, command);
         }
         if simple.words.is_empty() {
             return;
