@@ -63,13 +63,7 @@ fn main() -> ExitCode {
     if name == "run" {
         return run(words);
     }
-    match cmd::run(&name, &words) {
-        Some(status) => ExitCode::from(status),
-        None => {
-            eprintln!("usage: sjail run [OPTIONS] -- PROGRAM [ARG]...");
-            ExitCode::from(Exit::Failed.code())
-        }
-    }
+    ExitCode::from(cmd::run(&name, &words))
 }
 
 fn run(words: Vec<OsString>) -> ExitCode {

@@ -3,6 +3,7 @@
 mod check;
 mod doctor;
 mod explain;
+mod help;
 mod policy;
 mod quarantine;
 mod trust;
@@ -15,18 +16,23 @@ use clap::Parser;
 use crate::error::Error;
 use crate::exit::Exit;
 
-/// Runs the sub-command of that name, if there is one, and gives the exit status.
-pub fn run(name: &OsStr, words: &[OsString]) -> Option<u8> {
-    let run = match name.to_str()? {
+/// Runs the sub-command of that name and gives the exit status.
+pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
+    let run = match name.to_str().unwrap_or_default() {
+        "help" | "--help" | "-h" => return help::print(),
+        "--version" | "-V" => {
+            print(concat!("sjail ", env!("CARGO_PKG_VERSION"), "\n"));
+            return Exit::Success.code();
+        }
         "check" => check::run,
         "explain" => explain::run,
         "policy" => policy::run,
         "quarantine" => quarantine::run,
         "doctor" => doctor::run,
         "trust" => trust::run,
-        _ => return None,
+        _ => return help::unknown(name),
     };
-    Some(run(words).unwrap_or_else(|failure| failure.said()))
+    run(words).unwrap_or_else(|failure| failure.said())
 }
 
 /// Why a sub-command ends early.

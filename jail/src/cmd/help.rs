@@ -1,0 +1,47 @@
+//! The table of contents that `sjail`, `sjail help` and `sjail --help` print.
+
+use crate::exit::Exit;
+
+const TEXT: &str = "\
+sjail runs a command so that it can do only what its owner said it may.
+
+Usage: sjail run [OPTIONS] -- PROGRAM [ARG]...
+       sjail run [OPTIONS] -c 'SHELL LINE'
+       sjail COMMAND --help
+
+Run:
+  run         Run a command in the jail
+
+Look, without running anything:
+  check       What a shell line or command would do, how risky that is, what would happen
+  explain     Every setting in force, and the file and line it comes from
+  policy      Show, check and test policy files
+  doctor      Try each layer of the jail on this machine; causes and fixes
+
+Keep:
+  trust       Pin a workspace's policy after reading it, or let it go
+  quarantine  Files that a run tried to plant: list, restore
+
+Exit codes of run: the command's own, 128+N ended by signal N, 124 timed out,
+125 sjail could not keep its promise, 126 not executable, 127 not found,
+75 approval pending, 77 blocked by policy.
+";
+
+/// Prints the table of contents; it was asked for.
+pub fn print() -> u8 {
+    super::print(TEXT);
+    Exit::Success.code()
+}
+
+/// Nothing, or something unknown, was typed: says so, and where to look.
+pub fn unknown(name: &std::ffi::OsStr) -> u8 {
+    if name.is_empty() {
+        eprint!("{TEXT}");
+    } else {
+        let name = sjail_policy::show::inert(name.as_encoded_bytes());
+        crate::report::say(&format!(
+            "there is no command `{name}`; `sjail help` lists them. To run a program: sjail run -- {name}"
+        ));
+    }
+    Exit::Failed.code()
+}
