@@ -178,6 +178,7 @@ mod tests {
             output: Output::default(),
             duration: Duration::ZERO,
             usage: Usage::default(),
+            tail: Default::default(),
         }
     }
 
