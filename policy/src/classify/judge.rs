@@ -18,7 +18,7 @@ use crate::shell;
 /// Text inside text (`sh -c 'sh -c …'`) deeper than this is not followed.
 const MAX_TEXTS: usize = 16;
 /// More commands than this are not judged one by one.
-const MAX_COMMANDS: usize = 4_000;
+const MAX_COMMANDS: usize = 2_000;
 /// More reasons than this why something cannot be known are not kept.
 const MAX_OPAQUE: usize = 64;
 
@@ -199,10 +199,15 @@ impl<'c> Judge<'c> {
         flow
     }
 
+    /// Whether there are too many commands to judge them all.
+    pub(crate) fn exhausted(&self) -> bool {
+        self.count > MAX_COMMANDS
+    }
+
     /// Judges one command; gives back what it prints.
     pub(crate) fn invoke(&mut self, state: &mut State, call: &Call) -> Flow {
         self.count += 1;
-        if self.count > MAX_COMMANDS {
+        if self.exhausted() {
             self.opaque("Too many commands to judge", call.span);
             return Flow::of(Sources::UNKNOWN);
         }

@@ -21,6 +21,10 @@ impl Judge<'_> {
     pub(crate) fn script(&mut self, script: &Script, state: &mut State, around: &Call) -> Flow {
         let mut flow = Flow::literal("");
         for list in &script.lists {
+            if self.exhausted() {
+                // Said once already, where the limit was reached.
+                return Flow::of(Sources::UNKNOWN);
+            }
             flow = flow.and(&self.list(list, state, around));
         }
         flow
@@ -56,6 +60,9 @@ impl Judge<'_> {
         let mut call = around.clone();
         let first = self.command_count();
         for command in &pipeline.commands {
+            if self.exhausted() {
+                break;
+            }
             // Each part of a pipeline is a shell of its own.
             let stdin = self.isolated(state, |judge, state| judge.command(command, state, &call));
             call.stdin = stdin.into();

@@ -457,6 +457,10 @@ impl<'e> Builder<'e> {
         {
             return self.unknown(Piece::Unknown, quoting);
         }
+        if let [only] = alternatives.as_slice() {
+            // No copy of what came before: a line of many `$x` stays linear.
+            return self.insert(only, quoting);
+        }
         let before = std::mem::take(&mut self.states);
         for pieces in &alternatives {
             let mut branch = Builder {
