@@ -235,7 +235,8 @@ int main(int count, char **words)
         close(pair[1]);
         need(write(pair[0], &message, 1), "go");
         struct pollfd wait[2] = { { .fd = pidfd, .events = POLLIN }, { .fd = pair[0], .events = POLLIN } };
-        char status = 0;
+        /* Without a word from pid 1 nothing ran: that must not look like success. */
+        unsigned char status = 125;
         for (;;) {
             poll(wait, 2, -1);
             if (wait[1].revents & POLLIN) {

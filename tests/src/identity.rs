@@ -7,9 +7,6 @@ use std::process::Command;
 use nix::unistd::{Gid, Uid};
 use serde::{Deserialize, Serialize};
 
-/// The ordinary account the suites use when they are started by root.
-const ACCOUNT: &str = "sjail-test";
-
 /// Who a test runs as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Identity {
@@ -21,6 +18,9 @@ pub enum Identity {
 }
 
 impl Identity {
+    /// The ordinary account the suites use when they are started by root.
+    pub const ACCOUNT: &str = "sjail-test";
+
     /// The word used on the command line and in listings.
     pub fn word(self) -> &'static str {
         match self {
@@ -67,19 +67,20 @@ fn account() -> io::Result<Option<(Uid, Gid)>> {
         let name = fields.next()?;
         let uid = fields.nth(1)?.parse().ok()?;
         let gid = fields.next()?.parse().ok()?;
-        (name == ACCOUNT).then_some((Uid::from_raw(uid), Gid::from_raw(gid)))
+        (name == Identity::ACCOUNT).then_some((Uid::from_raw(uid), Gid::from_raw(gid)))
     }))
 }
 
 fn create_account() -> io::Result<(Uid, Gid)> {
     // Two workers may get here at once; the loser finds the account there.
     let made = Command::new("useradd")
-        .args(["--create-home", "--shell", "/bin/sh", ACCOUNT])
+        .args(["--create-home", "--shell", "/bin/sh", Identity::ACCOUNT])
         .output()?;
     account()?.ok_or_else(|| {
         let said = String::from_utf8_lossy(&made.stderr);
         io::Error::other(format!(
-            "useradd could not make the account {ACCOUNT}: {said}"
+            "useradd could not make the account {}: {said}",
+            Identity::ACCOUNT
         ))
     })
 }

@@ -202,7 +202,7 @@ fn run_job(job: &Job<'_>, ground: &Path, binaries: &Binaries) -> io::Result<Outc
     if Uid::effective().is_root() {
         // The same plain surroundings for both, whatever the caller's own are.
         let account = match job.identity {
-            Identity::User => "sjail-test",
+            Identity::User => Identity::ACCOUNT,
             Identity::Root => "root",
         };
         command

@@ -8,8 +8,16 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// As long as sjail's filter; the trace shows its address only.
+use nix::unistd::Uid;
+
+use crate::Identity;
+
+/// The filter's length and the rules' places where the trace does not show them:
+/// pid 1 is closed to an ordinary user's strace by then.
 const FILTER_LENGTH: usize = 400;
+const RULES: [&str; 8] = [
+    "/", "/usr", "/opt", "/etc", "/proc", "/dev", "/tmp", "/var/tmp",
+];
 
 /// Traces sjail, writes the plan, compiles the floor into `ground/bin/floor`.
 /// Without strace or a compiler there is no floor, and the report says so.
@@ -20,8 +28,25 @@ pub fn compile(
     plain: &dyn Fn(&Path) -> Command,
 ) -> io::Result<()> {
     let traces = ground.join("out/trace");
-    let traced = plain(Path::new("strace"))
-        .args(["-ff", "-s", "0", "-o"])
+    // Root may look into pid 1 to the end; its owner only until it closes itself.
+    let mut strace = if Uid::effective().is_root() {
+        let like = plain(Path::new("strace"));
+        let mut strace = Command::new("strace");
+        strace
+            .args(["-u", Identity::ACCOUNT])
+            .current_dir(workspace)
+            .env_clear();
+        for (name, value) in like.get_envs() {
+            if let Some(value) = value {
+                strace.env(name, value);
+            }
+        }
+        strace
+    } else {
+        plain(Path::new("strace"))
+    };
+    let traced = strace
+        .args(["-ff", "-s", "64", "-o"])
         .arg(&traces)
         .arg(sjail)
         .args(["run", "--no-broker", "--quiet", "--", "/bin/true"])
@@ -69,6 +94,7 @@ struct Plan {
     mounts: Vec<Mount>,
     rules: Vec<String>,
     limits: Vec<String>,
+    filter: usize,
 }
 
 #[derive(Debug)]
@@ -163,6 +189,11 @@ impl Plan {
             }
         }
         plan.rules = rules(trace);
+        plan.filter = trace
+            .split("SECCOMP_SET_MODE_FILTER, 0, {len=")
+            .nth(1)
+            .and_then(|rest| rest.split(',').next()?.parse().ok())
+            .unwrap_or(FILTER_LENGTH);
         plan
     }
 
@@ -211,7 +242,8 @@ impl Plan {
         let longest = self.files.iter().map(|file| file.1).max().unwrap_or(0);
         let _ = write!(
             out,
-            "\n#define FILE_MAX_SIZE {longest}\n#define FILTER_LENGTH {FILTER_LENGTH}\n#define WORKING_FOLDER \"{}\"\n",
+            "\n#define FILE_MAX_SIZE {longest}\n#define FILTER_LENGTH {}\n#define WORKING_FOLDER \"{}\"\n",
+            self.filter,
             workspace.display()
         );
         out
@@ -240,6 +272,9 @@ fn rules(trace: &str) -> Vec<String> {
         } else if line.starts_with("landlock_add_rule(") {
             found.push(last.clone());
         }
+    }
+    if found.iter().any(String::is_empty) {
+        return RULES.map(str::to_string).to_vec();
     }
     found
 }

@@ -46,7 +46,15 @@ pub fn main(attacker: &str) -> ExitCode {
 /// Builds everything, measures memory while still allowed to look, then goes on as
 /// an ordinary user.
 fn prepare(attacker: &str, rounds: &str) -> io::Result<()> {
-    let ground = tempfile::Builder::new().prefix("sjail-bench.").tempdir()?;
+    // In a home, where workspaces are: every jail here has a /tmp of its own.
+    let home = match Uid::effective().is_root() {
+        true => PathBuf::from("/home").join(Identity::ACCOUNT),
+        false => env::home_dir().unwrap_or_default(),
+    };
+    Identity::User.ids()?;
+    let ground = tempfile::Builder::new()
+        .prefix("sjail-bench.")
+        .tempdir_in(home)?;
     fs::set_permissions(ground.path(), fs::Permissions::from_mode(0o755))?;
     let binaries = Binaries::gather(&ground.path().join("bin"), attacker)?;
     let (uid, gid) = Identity::User.ids()?;

@@ -49,7 +49,10 @@ pub fn text(
     for command in steady {
         out += &format!("| {}", command.name);
         for times in &command.times {
-            out += &format!(" | {:.2}", milliseconds(times.median()));
+            out += &match times.failed {
+                true => " | fails".to_string(),
+                false => format!(" | {:.2}", milliseconds(times.median())),
+            };
         }
         let bare = find(&command.times, "bare exec");
         let sjail = find(&command.times, "sjail");
