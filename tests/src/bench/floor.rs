@@ -120,9 +120,11 @@ impl Plan {
             let Some((name, rest)) = line.split_once('(') else {
                 continue;
             };
-            let Some((arguments, result)) = rest.rsplit_once(") = ") else {
+            // Short calls are padded before the equals sign.
+            let Some((arguments, result)) = rest.rsplit_once(" = ") else {
                 continue;
             };
+            let arguments = arguments.trim_end().trim_end_matches(')');
             let result = result.split_whitespace().next().unwrap_or("").to_string();
             let mut words = arguments.split(", ");
             let first = words.next().unwrap_or("");
