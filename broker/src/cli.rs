@@ -103,9 +103,20 @@ fn stop() -> Result<u8> {
     Ok(0)
 }
 
-/// A session of its own: what is typed at the caller's terminal is not for us, and
-/// its folder is free to be unmounted.
+/// A session of its own: what is typed at the caller's terminal is not for us, its
+/// folder is free to be unmounted, and whatever it had open is not held open by us.
 fn leave_terminal() {
     let _ = nix::unistd::setsid();
     let _ = std::env::set_current_dir("/");
+    let open: Vec<i32> = std::fs::read_dir("/proc/self/fd")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|number| *number > 2)
+        .collect();
+    for number in open {
+        // The one that listed them is among them, and is closed already.
+        let _ = nix::unistd::close(number);
+    }
 }

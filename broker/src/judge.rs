@@ -183,6 +183,12 @@ impl Judge {
         line: &Classification,
     ) -> Judgement {
         let (policy, allowlist_hash) = self.with_allowlist(&in_force.loaded.policy);
+        let mut line = line.clone();
+        if !policy.allow.is_empty() || !policy.elevated_patterns.is_empty() {
+            let path = programs::search_path(&submission.env);
+            decide::doubt_programs(&mut line, &|name| programs::is_trusted(path, name));
+        }
+        let line = &line;
         let bases = Bases {
             home: surroundings.context.home.as_bytes(),
             workspace: submission.workspace.as_bytes(),

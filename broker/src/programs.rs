@@ -2,12 +2,14 @@
 //! an approval is tied to.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use sjail_policy::classify::{Classification, SimpleCommand};
 use sjail_policy::effect::Action;
-use sjail_policy::plan::Plan;
+use sjail_policy::plan::{Plan, Variable};
 use sjail_policy::wire::request::Typed;
 
 /// Programs whose first plain argument is a file of instructions to them.
@@ -68,6 +70,44 @@ pub fn files(line: &Classification, plan: &Plan, typed: &Typed) -> Vec<PathBuf> 
         }
     }
     found
+}
+
+/// Where the caller looks for programs.
+pub fn search_path(env: &[Variable]) -> &OsStr {
+    env.iter()
+        .find(|variable| variable.name.as_bytes() == b"PATH")
+        .map(|variable| variable.value.as_os_str())
+        .unwrap_or_default()
+}
+
+/// Whether the first program of that name along a search path is root's, in folders of
+/// root's: then it is what its name says.
+pub fn is_trusted(path: &OsStr, name: &str) -> bool {
+    let found = std::env::split_paths(path)
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join(name))
+        .find(|file| {
+            fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.mode() & 0o111 != 0)
+        });
+    found.is_some_and(|file| is_roots(&file))
+}
+
+/// The file that links lead to, and every folder above it, are root's and closed to
+/// others.
+fn is_roots(file: &Path) -> bool {
+    let Ok(real) = fs::canonicalize(file) else {
+        return false;
+    };
+    let roots = |path: &Path| {
+        fs::symlink_metadata(path)
+            .ok()
+            .filter(|meta| meta.uid() == 0)
+    };
+    real.ancestors()
+        .all(|path| roots(path).is_some_and(|meta| meta.mode() & 0o022 == 0))
+        && file
+            .parent()
+            .is_some_and(|folder| folder.ancestors().all(|path| roots(path).is_some()))
 }
 
 /// The script that an interpreter is given.

@@ -17,6 +17,7 @@ use sjail_policy::config::{
 use crate::account::Account;
 use crate::audit::record::Hash;
 use crate::error::{Error, Result};
+use crate::paths;
 
 /// The policy of the whole machine.
 const SYSTEM: &str = "/etc/sjail/policy.toml";
@@ -98,7 +99,7 @@ impl Policies {
         let mut sources = Sources {
             system: self.trusted_or_last(Path::new(SYSTEM), &mut problems),
             user: self.trusted_or_last(&self.user_file(), &mut problems),
-            workspace: workspace_files(workspace).map_err(NoPolicy::File)?,
+            workspace: self.workspace_files(workspace).map_err(NoPolicy::File)?,
             command_line,
             uid: self.account.uid,
             machine_memory: self.machine_memory,
@@ -169,6 +170,52 @@ impl Policies {
                     state.good_user.clone()
                 }
             }
+        }
+    }
+
+    /// The files that came with a project, and whether their content is pinned.
+    fn workspace_files(&self, workspace: &Path) -> Result<Vec<WorkspaceFile>> {
+        let mut files = Vec::new();
+        for (name, format) in [
+            ("sjail.toml", Format::Toml),
+            ("SANDBOX.md", Format::Markdown),
+        ] {
+            let path = workspace.join(name);
+            if let Some(text) = read(&path)? {
+                let trust = self.trust(&path, &text);
+                files.push(WorkspaceFile {
+                    path: path.into(),
+                    text,
+                    format,
+                    trust,
+                });
+            }
+        }
+        Ok(files)
+    }
+
+    /// Whether `sjail trust` has pinned exactly this content at this path: a file named
+    /// by the hash of the path, its first line the hash of the content, written by nobody
+    /// but this account.
+    fn trust(&self, path: &Path, text: &[u8]) -> Trust {
+        use std::os::unix::ffi::OsStrExt;
+        let folder = paths::state_folder().join("trust");
+        let pin = folder.join(Hash::of(path.as_os_str().as_bytes()).to_string());
+        let own = |path: &Path| {
+            fs::symlink_metadata(path).is_ok_and(|meta| {
+                meta.uid() == self.account.uid
+                    && meta.mode() & 0o022 == 0
+                    && !meta.file_type().is_symlink()
+            })
+        };
+        let pinned = own(&folder)
+            && own(&pin)
+            && fs::read_to_string(&pin)
+                .is_ok_and(|lines| lines.lines().next() == Some(&Hash::of(text).to_string()));
+        if pinned {
+            Trust::Pinned
+        } else {
+            Trust::Untrusted
         }
     }
 
@@ -270,25 +317,6 @@ const FLAGS: [&str; 19] = [
     "--wait",
     "--dry-run",
 ];
-
-fn workspace_files(workspace: &Path) -> Result<Vec<WorkspaceFile>> {
-    let mut files = Vec::new();
-    for (name, format) in [
-        ("sjail.toml", Format::Toml),
-        ("SANDBOX.md", Format::Markdown),
-    ] {
-        let path = workspace.join(name);
-        if let Some(text) = read(&path)? {
-            files.push(WorkspaceFile {
-                path: path.into(),
-                text,
-                format,
-                trust: Trust::Untrusted,
-            });
-        }
-    }
-    Ok(files)
-}
 
 /// A regular file's content, `None` where there is none.
 fn read(path: &Path) -> Result<Option<Vec<u8>>> {

@@ -141,6 +141,7 @@ impl Case {
     fn permission(&self, id: String, token: String, place: Place, decision: &str) -> Run {
         Run {
             id,
+            command: self.judgement.command.clone(),
             token,
             risk: self.judgement.risk,
             reasons: self.judgement.reasons.clone(),

@@ -8,6 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use clap::Parser;
+use sjail_policy::duration::Duration;
 
 /// Runs a command in a jail.
 #[derive(Debug, Default, Parser)]
@@ -162,6 +163,35 @@ pub struct RunArgs {
     )]
     pub tmp_size: Option<OsString>,
 
+    /// Ask a person in any case
+    #[arg(long, help_heading = "Approval", conflicts_with = "no_broker")]
+    pub require_approval: bool,
+    /// Wait so long for the answer; default: as the policy says
+    #[arg(
+        long,
+        value_name = "10m",
+        help_heading = "Approval",
+        conflicts_with = "no_broker"
+    )]
+    pub wait: Option<Duration>,
+    /// Do not wait: exit 75 with the request's id
+    #[arg(long, help_heading = "Approval", conflicts_with_all = ["wait", "no_broker"])]
+    pub no_wait: bool,
+    /// Run what was approved under this id
+    #[arg(
+        long,
+        value_name = "ID",
+        help_heading = "Approval",
+        conflicts_with = "no_broker"
+    )]
+    pub approval: Option<String>,
+    /// The agent that this is for, as it calls itself
+    #[arg(long, value_name = "ID", help_heading = "Identity")]
+    pub agent: Option<String>,
+    /// The session that this belongs to, as it calls itself
+    #[arg(long, value_name = "ID", help_heading = "Identity")]
+    pub session: Option<String>,
+
     /// Keep the output and print one result object instead
     #[arg(long, help_heading = "Output")]
     pub json: bool,
@@ -184,6 +214,17 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
+    /// Whether the broker decides and records: whenever approval or identity is spoken of.
+    pub fn asks_broker(&self) -> bool {
+        !self.no_broker
+            && (self.require_approval
+                || self.wait.is_some()
+                || self.no_wait
+                || self.approval.is_some()
+                || self.agent.is_some()
+                || self.session.is_some())
+    }
+
     /// Reads what stands behind `sjail run`.
     pub fn read(words: Vec<OsString>) -> Result<RunArgs, clap::Error> {
         if let [dashes, rest @ ..] = words.as_slice()

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use nix::errno::Errno;
+use sjail_policy::wire::request::{Refusal, Waiting};
 
 use crate::exit::Exit;
 use crate::step::{Failure, Step};
@@ -263,6 +264,34 @@ pub enum Error {
         /// The failure itself.
         failure: Failure,
     },
+    /// The broker cannot be asked, or cannot decide.
+    #[error(
+        "the broker cannot be asked: {0}. Nothing was run; --no-broker runs without asking and without a record"
+    )]
+    Broker(String),
+    /// A rule or a person says no.
+    #[error("{} ({})", .0.message, .0.id)]
+    Blocked(Box<Refusal>),
+    /// An approval is out of date.
+    #[error("{}", .0.message)]
+    Expired(Box<Refusal>),
+    /// Nobody has answered yet.
+    #[error("approval is pending: {id}. Answer with `sjail queue approve {id}`, then run it with `sjail run --approval {id}`", id = .0.id)]
+    Pending(Box<Waiting>),
+    /// What an approval is tied to changed between the answer and the start.
+    #[error("{} is not what was approved: it changed just now; nothing was run, submit it again", path.display())]
+    Drifted {
+        /// The file or folder.
+        path: PathBuf,
+    },
+    /// A command on the host could not be started.
+    #[error("{} cannot be started on the host: {error}", program.display())]
+    OnHost {
+        /// The program.
+        program: OsString,
+        /// Why.
+        error: std::io::Error,
+    },
     /// Pid 1 ended without saying how the command ended.
     #[error(
         "the jail's first process died before the command ended; was it killed from outside, or is memory short?"
@@ -276,6 +305,12 @@ impl Error {
         match self {
             Error::NotFound { .. } | Error::NoInterpreter { .. } => Exit::NotFound,
             Error::NotExecutable { .. } => Exit::NotExecutable,
+            Error::Blocked(_) => Exit::Blocked,
+            Error::Pending(_) | Error::Expired(_) | Error::Drifted { .. } => Exit::Pending,
+            Error::OnHost { error, .. } if error.kind() == std::io::ErrorKind::NotFound => {
+                Exit::NotFound
+            }
+            Error::OnHost { .. } => Exit::NotExecutable,
             Error::Policy(error) if error.is_refusal() => Exit::Blocked,
             Error::SetUp(failure) | Error::Step { failure, .. } => {
                 match (failure.step, Errno::from_raw(failure.errno)) {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use sjail_policy::size::Size;
+use sjail_policy::wire::request::Outcome as Told;
 
 use crate::exit::{self, Exit};
 use crate::limits::Means;
@@ -85,6 +86,28 @@ impl Outcome {
         libc::WIFSIGNALED(self.status).then(|| libc::WTERMSIG(self.status))
     }
 
+    /// The outcome as the broker records it.
+    pub fn told(&self, isolation: serde_json::Value) -> Told {
+        let word = serde_json::to_value(self.word()).unwrap_or_default();
+        let kept = [&self.output.stdout, &self.output.stderr]
+            .into_iter()
+            .flatten()
+            .flat_map(|captured| captured.bytes.iter().copied());
+        let output: Vec<u8> = kept.collect();
+        let (head, tail) = excerpt(&output);
+        Told {
+            status: word.as_str().unwrap_or_default().to_owned(),
+            exit: Some(i32::from(self.exit_code())),
+            signal: self.signal(),
+            duration_us: self.duration.as_micros().try_into().unwrap_or(u64::MAX),
+            usage: serde_json::to_value(self.usage).unwrap_or_default(),
+            isolation,
+            output_head: head.map(Into::into),
+            output_tail: tail.map(Into::into),
+            ..Told::default()
+        }
+    }
+
     /// The word for it in a result object.
     pub fn word(&self) -> Status {
         match self.cause {
@@ -147,6 +170,21 @@ impl fmt::Display for Cause {
                 "the jail was ended because a protected name could no longer be kept from it",
             ),
         }
+    }
+}
+
+/// So much of the start, and of the end, of kept output is recorded.
+const EXCERPT: usize = 32 << 10;
+
+/// The start and the end of an output, where there is any.
+fn excerpt(output: &[u8]) -> (Option<&[u8]>, Option<&[u8]>) {
+    match output.len() {
+        0 => (None, None),
+        length if length <= EXCERPT => (Some(output), None),
+        length => (
+            output.get(..EXCERPT),
+            output.get(EXCERPT.max(length - EXCERPT)..),
+        ),
     }
 }
 

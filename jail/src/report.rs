@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::Write;
 
 use sjail_policy::plan::{Degraded, Plan};
+use sjail_policy::risk::Risk;
 use sjail_policy::show;
+use sjail_policy::wire::request::Run;
 
 use crate::cli::RunArgs;
 use crate::denials::Denial;
@@ -27,6 +29,17 @@ pub struct Report {
     isolation: Isolation,
     kept_away: Vec<Finding>,
     denials: Vec<Denial>,
+    verdict: Verdict,
+}
+
+/// What the broker said.
+#[derive(Debug, Clone, Default)]
+struct Verdict {
+    risk: Option<Risk>,
+    reasons: Vec<String>,
+    decision: Option<String>,
+    rule: Option<String>,
+    approval: Option<serde_json::Value>,
 }
 
 /// Whether notes are wanted.
@@ -70,12 +83,71 @@ impl Report {
             isolation: Isolation::default(),
             kept_away: Vec::new(),
             denials: Vec::new(),
+            verdict: Verdict::default(),
         })
     }
 
     /// The name of the run.
     pub fn id(&self) -> &RunId {
         &self.id
+    }
+
+    /// The broker lets it run.
+    pub fn decided(&mut self, run: &Run) {
+        self.id = RunId::given(&run.id);
+        self.command = show::inert(run.command.as_bytes());
+        self.verdict = Verdict {
+            risk: Some(run.risk),
+            reasons: run.reasons.clone(),
+            decision: Some(run.decision.clone()),
+            rule: Some(run.rule.clone()),
+            approval: serde_json::to_value(&run.approval)
+                .ok()
+                .filter(|approval| !approval.is_null()),
+        };
+    }
+
+    /// The broker does not, or not yet.
+    fn turned_down(&mut self, error: &Error) {
+        let (id, risk, reasons, rule, decision) = match error {
+            Error::Blocked(refusal) => (
+                &refusal.id,
+                refusal.risk,
+                &refusal.reasons,
+                &refusal.rule,
+                "block",
+            ),
+            Error::Expired(refusal) => (
+                &refusal.id,
+                refusal.risk,
+                &refusal.reasons,
+                &refusal.rule,
+                "ask",
+            ),
+            Error::Pending(waiting) => (
+                &waiting.id,
+                waiting.risk,
+                &waiting.reasons,
+                &waiting.rule,
+                "ask",
+            ),
+            _ => return,
+        };
+        if !id.is_empty() {
+            self.id = RunId::given(id);
+        }
+        self.verdict = Verdict {
+            risk: Some(risk),
+            reasons: reasons.clone(),
+            decision: Some(decision.to_owned()),
+            rule: Some(rule.clone()),
+            approval: Some(serde_json::json!({ "id": id })),
+        };
+    }
+
+    /// What held the command, as records carry it.
+    pub fn isolation(&self) -> serde_json::Value {
+        serde_json::to_value(&self.isolation).unwrap_or_default()
     }
 
     /// Says something in passing.
@@ -162,11 +234,12 @@ impl Report {
     pub fn failed(mut self, error: &Error) -> u8 {
         say(&error.to_string());
         let code = error.exit().code();
-        let status = if code == Exit::Blocked.code() {
-            Status::Blocked
-        } else {
-            Status::Failed
+        let status = match error.exit() {
+            Exit::Blocked => Status::Blocked,
+            Exit::Pending => Status::Pending,
+            _ => Status::Failed,
         };
+        self.turned_down(error);
         let result = RunResult {
             exit_code: code,
             reason: Some(error.to_string()),
@@ -181,10 +254,10 @@ impl Report {
             id: self.id.clone(),
             status,
             command: self.command.clone(),
-            risk_level: None,
-            risk_reasons: Vec::new(),
-            decision: None,
-            rule: None,
+            risk_level: self.verdict.risk,
+            risk_reasons: self.verdict.reasons.clone(),
+            decision: self.verdict.decision.clone(),
+            rule: self.verdict.rule.clone(),
             exit_code: 0,
             signal: None,
             reason: None,
@@ -205,7 +278,7 @@ impl Report {
                 .iter()
                 .filter_map(|finding| serde_json::to_value(finding).ok())
                 .collect(),
-            approval: None,
+            approval: self.verdict.approval.clone(),
         }
     }
 

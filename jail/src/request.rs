@@ -6,11 +6,13 @@ use std::path::Path;
 
 use sjail_policy::bytes::ByteString;
 use sjail_policy::config::{self, CommandLine, Loaded, Run, WorkspaceChoice};
-use sjail_policy::plan::{Plan, User};
+use sjail_policy::plan::{Plan, User, Variable};
+use sjail_policy::wire::request::{Asking, Typed};
 
 use crate::caller::Account;
 use crate::cli::RunArgs;
 use crate::error::Error;
+use crate::permission::Wish;
 use crate::sources;
 use crate::workspace;
 
@@ -34,13 +36,7 @@ pub fn read(args: &RunArgs, account: &Account) -> Result<Request, Error> {
         program: None,
         workspace: found.workspace.into(),
         home: account.home.clone().into(),
-        user: match args.user {
-            None => User::Caller,
-            Some(_) => User::Ids {
-                uid: account.uid,
-                gid: account.gid,
-            },
-        },
+        user: user(args, account),
         env: environment(args, account),
     });
     Ok(Request { plan, loaded })
@@ -60,15 +56,24 @@ pub fn options(args: &RunArgs) -> Result<CommandLine, Error> {
     if args.workspace.is_some() {
         options.workspace = WorkspaceChoice::Said;
     }
+    for (flag, value) in flags(args)? {
+        options.push(flag, &value)?;
+    }
+    Ok(options)
+}
+
+/// The same flags, each with its value.
+fn flags(args: &RunArgs) -> Result<Vec<(&'static str, Vec<u8>)>, Error> {
+    let mut flags = Vec::new();
     for (flag, path) in (args.ro.iter().map(|path| ("--ro", path)))
         .chain(args.rw.iter().map(|path| ("--rw", path)))
         .chain(args.bind.iter().map(|bind| ("--bind", bind)))
     {
-        options.push(flag, &absolute(path)?)?;
+        flags.push((flag, absolute(path)?));
     }
     for (flag, values) in [("--hide", &args.hide), ("--env", &args.env)] {
         for value in values {
-            options.push(flag, value.as_bytes())?;
+            flags.push((flag, value.as_bytes().to_vec()));
         }
     }
     for (flag, value) in [
@@ -84,13 +89,74 @@ pub fn options(args: &RunArgs) -> Result<CommandLine, Error> {
         ("--tmp-size", &args.tmp_size),
     ] {
         if let Some(value) = value {
-            options.push(flag, value.as_bytes())?;
+            flags.push((flag, value.as_bytes().to_vec()));
         }
     }
     if args.allow_degraded {
-        options.push("--allow-degraded", b"")?;
+        flags.push(("--allow-degraded", Vec::new()));
     }
-    Ok(options)
+    Ok(flags)
+}
+
+/// What the broker is asked for.
+pub fn wish(args: &RunArgs, account: &Account) -> Result<Wish, Error> {
+    let command = match (&args.line, args.command.as_slice()) {
+        (Some(line), _) => Some(Typed::Line(line.clone().into())),
+        (None, []) if args.approval.is_some() => None,
+        (None, []) => return Err(Error::NoCommand),
+        (None, argv) => Some(Typed::Argv(
+            argv.iter().cloned().map(ByteString::from).collect(),
+        )),
+    };
+    let found = workspace::find(args.workspace.as_deref(), &account.home)?;
+    let mut options: Vec<ByteString> = flags(args)?
+        .into_iter()
+        .map(|(flag, value)| {
+            let mut word = flag.as_bytes().to_vec();
+            if !value.is_empty() {
+                word.push(b'=');
+                word.extend(value);
+            }
+            word.into()
+        })
+        .collect();
+    if args.workspace.is_some() {
+        options.push("--workspace".into());
+    }
+    Ok(Wish {
+        command,
+        cwd: found.cwd.into(),
+        workspace: found.workspace.into(),
+        user: user(args, account),
+        env: environment(args, account)
+            .into_iter()
+            .map(|(name, value)| Variable { name, value })
+            .collect(),
+        options,
+        agent: args.agent.clone(),
+        session: args.session.clone(),
+        asking: if args.require_approval {
+            Asking::Always
+        } else {
+            Asking::Policy
+        },
+        wait_ms: if args.no_wait {
+            Some(0)
+        } else {
+            args.wait.map(sjail_policy::duration::Duration::millis)
+        },
+        approval: args.approval.clone(),
+    })
+}
+
+fn user(args: &RunArgs, account: &Account) -> User {
+    match args.user {
+        None => User::Caller,
+        Some(_) => User::Ids {
+            uid: account.uid,
+            gid: account.gid,
+        },
+    }
 }
 
 /// A path as typed, from the working folder; `~` is left to the policy.

@@ -220,6 +220,11 @@ impl RunId {
         RunId(id)
     }
 
+    /// The one that the broker gave.
+    pub fn given(id: &str) -> RunId {
+        RunId(id.to_owned())
+    }
+
     /// As text.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -3,15 +3,18 @@
 use nix::sys::signal::Signal;
 use sjail_policy::git_command;
 use sjail_policy::plan::{Access, CacheSource, Grant, Missing, Plan};
+use sjail_policy::wire::request::{Outcome as Told, Place};
 
 use crate::caller::{self, Account, State};
 use crate::cleanup::{Leftover, Note, RunFolder};
 use crate::cli::RunArgs;
 use crate::denials::{self, Recorder};
+use crate::elevated;
 use crate::error::Error;
 use crate::layout::{self, Host, Layout, Observation};
 use crate::limits::{Limits, Wanted};
 use crate::outcome::Outcome;
+use crate::permission::{self, Permission};
 use crate::protect::{self, Protection, record};
 use crate::report::{Report, say};
 use crate::request;
@@ -46,11 +49,49 @@ fn attempt(args: &RunArgs, report: &mut Report) -> Result<Outcome, Error> {
         report
             .note("the command runs as root inside the jail; --user NAME runs it as somebody else");
     }
+    if args.asks_broker() {
+        return permitted(args, account, report);
+    }
     let request = request::read(args, &account)?;
     for notice in &request.loaded.notices {
         report.note(&notice.to_string());
     }
-    let mut plan = request.plan;
+    jailed(args, request.plan, account, report, None)
+}
+
+/// Runs it as the broker says, and tells the broker how it went.
+fn permitted(args: &RunArgs, account: Account, report: &mut Report) -> Result<Outcome, Error> {
+    let mut permission = permission::ask(request::wish(args, &account)?, report)?;
+    report.decided(permission.run());
+    let plan = permission.plan();
+    let result = match permission.place() {
+        Place::Jail => jailed(args, plan, account, report, Some(&mut permission)),
+        Place::Host => elevated::run(&plan, &mut permission, report),
+    };
+    let told = match &result {
+        Ok(outcome) => outcome.told(report.isolation()),
+        Err(error) => Told {
+            status: "failed".to_owned(),
+            exit: Some(i32::from(error.exit().code())),
+            detail: serde_json::json!({ "error": error.to_string() }),
+            ..Told::default()
+        },
+    };
+    if let Err(error) = permission.tell(told) {
+        report.note(&format!("how it ended is not recorded: {error}"));
+    }
+    result
+}
+
+/// Runs it in the jail.
+fn jailed(
+    args: &RunArgs,
+    plan: Plan,
+    account: Account,
+    report: &mut Report,
+    permission: Option<&mut Permission>,
+) -> Result<Outcome, Error> {
+    let mut plan = plan;
     let state = State::of(&account);
     let mut note = Noted::default();
     let protection = protection(&mut plan, &state, report, &mut note)?;
@@ -59,7 +100,15 @@ fn attempt(args: &RunArgs, report: &mut Report) -> Result<Outcome, Error> {
         recorder: Recorder::default(),
         tracer: args.trace.then(|| Tracer::new(&plan)),
     };
-    let outcome = confine(args, &plan, account, report, &mut note, &mut guards);
+    let outcome = confine(
+        args,
+        &plan,
+        account,
+        report,
+        &mut note,
+        &mut guards,
+        permission,
+    );
     if let Some(protection) = guards.protection {
         report.kept_away(protection.finish());
     }
@@ -107,6 +156,7 @@ fn confine(
     report: &mut Report,
     note: &mut Noted,
     guards: &mut Guards<'_>,
+    permission: Option<&mut Permission>,
 ) -> Result<Outcome, Error> {
     let host = host(account, plan, report);
     let limits = Limits::prepare(
@@ -126,6 +176,9 @@ fn confine(
         layout.observation = Observation::Calls;
     }
     report.prepared(&layout, &limits);
+    if let Some(permission) = permission {
+        permission.confirm(report)?;
+    }
     let outcome = spawn_and_watch(args, plan, &layout, &limits, guards.list());
     if limits.remove().is_err() {
         note.stay();

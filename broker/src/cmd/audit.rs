@@ -30,6 +30,7 @@ use crate::store::{self, Files};
 pub enum Audit {
     /// List commands and what became of them, the newest last
     Log {
+        /// Which commands
         #[command(flatten)]
         filter: Filter,
         /// At most so many, the newest
@@ -67,6 +68,7 @@ pub enum Audit {
         /// The file; standard output if it is not given
         #[arg(long, value_name = "FILE")]
         output: Option<PathBuf>,
+        /// Which commands
         #[command(flatten)]
         filter: Filter,
     },

@@ -1,4 +1,5 @@
-//! The sub-commands that look and explain, and run nothing.
+//! The sub-commands that look and explain, and run nothing; those that need the store are
+//! handed on to the broker's program.
 
 mod check;
 mod doctor;
@@ -13,6 +14,7 @@ use std::io::Write;
 
 use clap::Parser;
 
+use crate::client;
 use crate::error::Error;
 use crate::exit::Exit;
 
@@ -30,6 +32,12 @@ pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
         "quarantine" => quarantine::run,
         "doctor" => doctor::run,
         "trust" => trust::run,
+        "queue" | "audit" | "allowlist" => {
+            let words: Vec<&OsStr> = std::iter::once(name)
+                .chain(words.iter().map(OsString::as_os_str))
+                .collect();
+            return Some(Failure::Error(client::hand_on(&words)).said());
+        }
         _ => return help::unknown(name),
     };
     run(words).unwrap_or_else(|failure| failure.said())

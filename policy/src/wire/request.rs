@@ -154,6 +154,8 @@ pub struct Waiting {
 pub struct Run {
     /// The id of this run, named by its outcome.
     pub id: String,
+    /// The command as one line.
+    pub command: String,
     /// What proves that an outcome comes from whoever was allowed to run.
     pub token: String,
     /// The risk.

@@ -1,0 +1,124 @@
+//! The question at a person's own terminal: no default yes, nothing typed ahead
+//! counts, and an answer from elsewhere ends it.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::termios::{FlushArg, tcflush};
+use serde_json::{Value, json};
+use sjail_policy::show;
+use sjail_policy::wire::control::{APPROVE, REJECT, SHOW};
+use sjail_policy::wire::request::Waiting;
+
+use crate::client::Client;
+use crate::error::Error;
+
+/// So long after the question was put no answer counts: whoever typed then had not
+/// read it.
+const ARMING: Duration = Duration::from_millis(300);
+
+/// Asks, and sends the answer. Returns when it was given, here or elsewhere.
+pub fn put(waiting_on: &Client, waiting: &Waiting) -> Result<(), Error> {
+    let Ok(mut terminal) = File::options().read(true).write(true).open("/dev/tty") else {
+        return Ok(());
+    };
+    let mut control = Client::control()?;
+    let shown = control.call(SHOW, &json!({ "id": waiting.id }))?;
+    let request = &shown["request"];
+    write(&mut terminal, &described(request));
+    std::thread::sleep(ARMING);
+    loop {
+        write(
+            &mut terminal,
+            "run it? [o]nce · for an [h]our · [a]lways · [n]o: ",
+        );
+        let _ = tcflush(&terminal, FlushArg::TCIFLUSH);
+        let Some(line) = read_line(&mut terminal, waiting_on) else {
+            write(&mut terminal, "\nanswered elsewhere\n");
+            return Ok(());
+        };
+        let extent = match line.trim().to_ascii_lowercase().as_str() {
+            "o" | "once" | "y" | "yes" => json!({}),
+            "h" | "hour" => json!({ "seconds": 3600 }),
+            "a" | "always" => json!({ "scope": "always" }),
+            "n" | "no" => {
+                let no = json!({ "id": waiting.id, "reason": "no, at its own terminal" });
+                return settled(control.call(REJECT, &no));
+            }
+            _ => continue,
+        };
+        let yes = json!({ "id": waiting.id, "extent": extent });
+        match control.call(APPROVE, &yes) {
+            Ok(_) => return Ok(()),
+            // Always is not always possible: ask again, with the reason.
+            Err(error) if extent["scope"] == "always" => {
+                write(&mut terminal, &format!("{error}\n"));
+            }
+            Err(error) => return settled(Err(error)),
+        }
+    }
+}
+
+/// Whoever was first has answered; the run hears of it anyway.
+fn settled(result: Result<Value, Error>) -> Result<(), Error> {
+    let _ = result;
+    Ok(())
+}
+
+fn described(request: &Value) -> String {
+    let mut out = String::from("\n");
+    let inert = |value: &Value| show::inert(value.as_str().unwrap_or_default().as_bytes());
+    out.push_str(&format!("  command  {}\n", inert(&request["command"])));
+    for (number, word) in request["argv"].as_array().into_iter().flatten().enumerate() {
+        let word = match word {
+            Value::String(word) => show::inert(word.as_bytes()),
+            other => other.to_string(),
+        };
+        out.push_str(&format!("  argv {number:<4}{word}\n"));
+    }
+    out.push_str(&format!("  folder   {}\n", inert(&request["cwd"])));
+    out.push_str(&format!("  rule     {}\n", inert(&request["rule"])));
+    let always = &request["always"];
+    out.push_str(&match always["pattern"].as_str() {
+        Some(_) => format!("  always   would allow {}\n", inert(&always["widest"])),
+        None => format!("  always   is not possible: {}\n", inert(&always["widest"])),
+    });
+    out
+}
+
+/// A line from the terminal; `None` when the broker has something to say first.
+fn read_line(terminal: &mut File, waiting_on: &Client) -> Option<String> {
+    let mut line = Vec::new();
+    loop {
+        let ready = {
+            let mut wait = [
+                PollFd::new(terminal.as_fd(), PollFlags::POLLIN),
+                PollFd::new(waiting_on.stream().as_fd(), PollFlags::POLLIN),
+            ];
+            if poll(&mut wait, PollTimeout::NONE).is_err() {
+                continue;
+            }
+            if wait[1].any().unwrap_or(true) {
+                return None;
+            }
+            wait[0].any().unwrap_or(false)
+        };
+        if !ready {
+            continue;
+        }
+        let mut byte = [0];
+        match terminal.read(&mut byte) {
+            Ok(1) if byte[0] == b'\n' => return Some(String::from_utf8_lossy(&line).into_owned()),
+            Ok(1) => line.push(byte[0]),
+            // The terminal is gone: that is no answer.
+            _ => return Some("no".to_owned()),
+        }
+    }
+}
+
+fn write(terminal: &mut File, text: &str) {
+    let _ = terminal.write_all(text.as_bytes());
+}
