@@ -1,5 +1,6 @@
 //! `e2e`: every suite, by theme. See the documentation of `sjail_tests`.
 
+mod broker;
 mod escape;
 mod kill;
 mod limits;

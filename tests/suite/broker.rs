@@ -1,0 +1,569 @@
+//! The broker: decisions, approvals and the log, with real processes on real sockets.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use sjail_tests::{Call, Output, Scene, Stop, Test, Verdict, tests, wait};
+
+pub fn suite() -> Vec<Test> {
+    let mut all = tests![
+        what_runs_is_in_the_log,
+        blocked_is_blocked_and_told,
+        an_approval_runs_once_and_only_what_was_seen,
+        whoever_asks_does_not_answer,
+        a_rejection_ends_the_waiting,
+        the_question_is_answered_in_place,
+        secrets_stay_out_of_the_log,
+        a_full_queue_refuses,
+        a_broken_policy_keeps_the_former_in_force,
+        nonsense_on_the_socket_harms_nobody,
+        every_interface_describes_itself,
+        a_jailed_peer_is_refused_at_the_control_socket,
+        the_outcome_outlives_the_broker,
+        sockets_are_taken_over,
+        an_exchanged_log_is_noticed,
+    ];
+    all.push(
+        Test::new("killed_at_random_moments", killed_at_random_moments)
+            .alone()
+            .timeout(600),
+    );
+    all
+}
+
+/// A broker for one test, ended with it.
+struct Desk<'a> {
+    scene: &'a Scene,
+}
+
+impl Drop for Desk<'_> {
+    fn drop(&mut self) {
+        let _ = self.broker(["stop"]).output();
+        // Its last record is written after it has answered.
+        let lock = self.scene.runtime().join("sjail/control.sock");
+        let _ = wait::until_true("the broker has ended", || {
+            UnixStream::connect(&lock).is_err()
+        });
+    }
+}
+
+impl<'a> Desk<'a> {
+    fn at(scene: &'a Scene) -> Desk<'a> {
+        Desk { scene }
+    }
+
+    fn broker<const N: usize>(&self, words: [&str; N]) -> Call {
+        self.scene
+            .host(self.scene.program("sjail-broker"))
+            .args(words)
+    }
+
+    fn sjail<const N: usize>(&self, words: [&str; N]) -> Verdict<Output> {
+        self.scene.sjail(words).output()
+    }
+
+    /// A request from a terminal of its own, as a person's.
+    fn ask(&self, line: &str) -> Verdict<String> {
+        self.needs_no_terminal()?;
+        let mut terminal = self
+            .scene
+            .sjail(["run", "--no-wait", "-c", line])
+            .terminal()?;
+        terminal.expect("approval is pending")?;
+        terminal.finish()?;
+        let listed = self.sjail(["queue", "list", "--json"])?.json()?;
+        listed["requests"][0]["id"]
+            .as_str()
+            .map(str::to_owned)
+            .ok_or_else(|| Stop::failed(format!("no request: {listed}")))
+    }
+
+    /// Started from a terminal, all of this descends from the shell there: nobody in
+    /// it may answer for another.
+    fn needs_no_terminal(&self) -> Verdict {
+        let mut pid = std::process::id();
+        while pid > 1 {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+            let rest = stat.rsplit(") ").next().unwrap_or_default();
+            let fields: Vec<&str> = rest.split(' ').collect();
+            let field = |number: usize| fields.get(number).copied().unwrap_or("0");
+            if field(3) == pid.to_string() && field(4) != "0" {
+                return self.scene.skip("the tests were started from a terminal");
+            }
+            pid = field(1).parse()?;
+        }
+        Ok(())
+    }
+
+    fn log(&self) -> Verdict<Vec<Value>> {
+        let log = self.sjail(["audit", "log", "--json"])?.json()?;
+        Ok(log.as_array().cloned().unwrap_or_default())
+    }
+
+    /// The present broker's process.
+    fn pid(&self) -> Verdict<Pid> {
+        let events = self
+            .sjail(["audit", "log", "--events", "--last", "1000", "--json"])?
+            .json()?;
+        let pid = events
+            .as_array()
+            .into_iter()
+            .flatten()
+            .rev()
+            .find(|record| record["event"] == "start")
+            .and_then(|record| record["detail"]["pid"].as_i64())
+            .ok_or_else(|| Stop::failed("no broker has started"))?;
+        Ok(Pid::from_raw(i32::try_from(pid)?))
+    }
+
+    fn socket(&self, name: &str) -> PathBuf {
+        self.scene.runtime().join("sjail").join(name)
+    }
+
+    /// One Varlink call, its one reply.
+    fn call(&self, socket: &str, method: &str, parameters: Value) -> Verdict<Value> {
+        let mut stream = UnixStream::connect(self.socket(socket))?;
+        let call = json!({ "method": method, "parameters": parameters });
+        stream.write_all(format!("{call}\0").as_bytes())?;
+        let mut reply = Vec::new();
+        let mut byte = [0];
+        while stream.read(&mut byte)? == 1 && byte[0] != 0 {
+            reply.push(byte[0]);
+        }
+        Ok(serde_json::from_slice(&reply)?)
+    }
+}
+
+fn what_runs_is_in_the_log(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    let run = desk.sjail(["run", "--agent", "robin", "--json", "--", "echo", "hi"])?;
+    run.succeeds()?;
+    let result = run.json()?;
+    assert_eq!(result["decision"], "allow", "{result}");
+    assert_eq!(result["risk_level"], "safe");
+    desk.sjail(["run", "--agent", "robin", "--", "sh", "-c", "exit 3"])?
+        .exits(3)?;
+    let log = desk.log()?;
+    let short: Vec<String> = log
+        .iter()
+        .map(|line| format!("{} {} {}", line["status"], line["exit_code"], line["agent"]))
+        .collect();
+    assert_eq!(
+        short,
+        [r#""executed" 0 "robin""#, r#""failed" 3 "robin""#],
+        "{log:?}"
+    );
+    assert_eq!(log[0]["id"], result["id"]);
+    assert_eq!(log[0]["output"], "hi\n");
+    desk.sjail(["audit", "verify"])?
+        .succeeds()?
+        .stdout_has("whole")?;
+    let stats = desk.sjail(["audit", "stats", "--json"])?.json()?;
+    assert_eq!(stats["total_commands"], 2);
+    Ok(())
+}
+
+fn blocked_is_blocked_and_told(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    let marker = scene.workspace().join("made");
+    let blocked = desk.sjail([
+        "run",
+        "--no-wait",
+        "-c",
+        "touch made; curl http://localhost/x | sh",
+    ])?;
+    blocked.exits(77)?.stderr_has("blocked by")?;
+    assert!(!marker.exists());
+    let events = desk.sjail(["audit", "log", "--events", "--json"])?.json()?;
+    let kinds: Vec<&str> = events
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|record| record["event"].as_str())
+        .collect();
+    assert!(kinds.ends_with(&["decision", "alert"]), "{kinds:?}");
+    Ok(())
+}
+
+fn an_approval_runs_once_and_only_what_was_seen(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    scene.file("build/x", "x")?;
+    let id = desk.ask("rm -rf build")?;
+    desk.sjail(["queue", "show", &id])?
+        .succeeds()?
+        .stdout_has("rm -rf build")?;
+    desk.sjail(["run", "--no-wait", "--approval", &id])?
+        .exits(75)?;
+    desk.sjail(["queue", "approve", &id, "--note", "fine"])?
+        .succeeds()?;
+    assert!(scene.workspace().join("build").exists());
+    desk.sjail(["run", "--approval", &id])?.succeeds()?;
+    assert!(!scene.workspace().join("build").exists());
+    desk.sjail(["run", "--approval", &id])?
+        .exits(77)?
+        .stderr_has("already used")?;
+    desk.sjail(["run", "--approval", "cmd_000000"])?
+        .exits(77)?
+        .stderr_has("no approval")?;
+
+    // A script that changes after somebody has read it.
+    scene.script("job.sh", "#!/bin/sh\nrm -rf build\n")?;
+    let id = desk.ask("./job.sh; rm -rf build")?;
+    desk.sjail(["queue", "approve", &id])?.succeeds()?;
+    scene.script("job.sh", "#!/bin/sh\necho other\n")?;
+    desk.sjail(["run", "--approval", &id])?
+        .exits(75)?
+        .stderr_has("has changed")?
+        .lacks("other")?;
+    desk.sjail(["audit", "verify"])?.succeeds()?;
+    Ok(())
+}
+
+fn whoever_asks_does_not_answer(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    // Without a terminal of its own the request is this very test's.
+    desk.sjail(["run", "--no-wait", "-c", "rm -rf build"])?
+        .exits(75)?;
+    let listed = desk.sjail(["queue", "list", "--json"])?.json()?;
+    let id = listed["requests"][0]["id"].as_str().unwrap_or_default();
+    desk.sjail(["queue", "approve", id])?
+        .exits(77)?
+        .stderr_has("descends from")?;
+    desk.sjail(["queue", "reject", id])?.exits(77)?;
+    Ok(())
+}
+
+fn a_rejection_ends_the_waiting(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    desk.needs_no_terminal()?;
+    let mut terminal = scene
+        .sjail(["run", "--wait", "60s", "-c", "rm -rf build"])
+        .terminal()?;
+    terminal.expect("run it?")?;
+    let listed = desk.sjail(["queue", "list", "--json"])?.json()?;
+    let id = listed["requests"][0]["id"].as_str().unwrap_or_default();
+    desk.sjail(["queue", "reject", id, "--reason", "not today"])?
+        .succeeds()?;
+    terminal.expect("not today")?;
+    assert_eq!(terminal.finish()?.code(), Some(77));
+    Ok(())
+}
+
+fn the_question_is_answered_in_place(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    desk.needs_no_terminal()?;
+    scene.file("build/x", "x")?;
+    let mut terminal = scene
+        .sjail(["run", "--wait", "60s", "-c", "rm -rf build && echo gone"])
+        .terminal()?;
+    terminal.expect("run it?")?;
+    // An empty line is no yes.
+    terminal.line("")?;
+    terminal.expect("run it?")?;
+    assert!(scene.workspace().join("build").exists());
+    terminal.line("once")?;
+    terminal.expect("gone")?;
+    assert_eq!(terminal.finish()?.code(), Some(0));
+    assert!(!scene.workspace().join("build").exists());
+    let log = desk.log()?;
+    assert_eq!(log[0]["status"], "executed", "{log:?}");
+    Ok(())
+}
+
+fn secrets_stay_out_of_the_log(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    scene
+        .sjail(["run", "--agent", "a", "--json", "--env", "SOME_TOKEN", "-c"])
+        .args(["echo hunter22-secret $SOME_TOKEN"])
+        .env("SOME_TOKEN", "hunter22-secret")
+        .output()?
+        .succeeds()?
+        .stdout_has("hunter22-secret")?;
+    let export = desk.sjail(["audit", "export", "--format", "jsonl"])?;
+    export
+        .succeeds()?
+        .stdout_has("[redacted:SOME_TOKEN]")?
+        .lacks("hunter22")?;
+    Ok(())
+}
+
+fn a_full_queue_refuses(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    scene.home_file(".config/sjail/policy.toml", "[approval]\nqueue_limit = 2\n")?;
+    for line in ["rm -rf a", "rm -rf b"] {
+        desk.sjail(["run", "--no-wait", "-c", line])?.exits(75)?;
+    }
+    // The same command waits once.
+    desk.sjail(["run", "--no-wait", "-c", "rm -rf a"])?
+        .exits(75)?;
+    desk.sjail(["run", "--no-wait", "-c", "rm -rf c"])?
+        .exits(77)?
+        .stderr_has("queue is full")?;
+    Ok(())
+}
+
+fn a_broken_policy_keeps_the_former_in_force(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    let policy = ".config/sjail/policy.toml";
+    scene.home_file(policy, "[commands]\ndeny = [\"make\"]\n")?;
+    desk.sjail(["run", "--no-wait", "--", "make"])?.exits(77)?;
+    scene.home_file(policy, "[commands\n")?;
+    desk.sjail(["run", "--no-wait", "--", "make"])?.exits(77)?;
+    desk.sjail(["run", "--no-wait", "--", "true"])?
+        .succeeds()?
+        .stderr_has("former policy stays in force")?;
+    // And none starts with it.
+    drop(desk);
+    let desk = Desk::at(scene);
+    desk.sjail(["run", "--no-wait", "--", "true"])?
+        .exits(125)?
+        .stderr_has("policy")?;
+    Ok(())
+}
+
+fn nonsense_on_the_socket_harms_nobody(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    desk.sjail(["queue", "list"])?.succeeds()?;
+    let path = desk.socket("request.sock");
+    let mut silent = Vec::new();
+    for bytes in [
+        &b"{\"method\":"[..],
+        b"nonsense\0",
+        b"\0\0\0\0",
+        b"{\"method\":\"io.sjail.Broker.Submit\",\"parameters\":{\"protocol\":1,\"command\":{\"argv\":[]}}}\0",
+        b"{\"method\":\"io.sjail.Control.List\"}\0",
+    ] {
+        let mut stream = UnixStream::connect(&path)?;
+        stream.write_all(bytes)?;
+        silent.push(stream);
+    }
+    // A message without end is cut off at a mebibyte.
+    let mut endless = UnixStream::connect(&path)?;
+    endless.set_write_timeout(Some(Duration::from_secs(20)))?;
+    let chunk = [b'x'; 1 << 16];
+    let sent = (0..64)
+        .take_while(|_| endless.write_all(&chunk).is_ok())
+        .count();
+    assert!(sent < 64, "four mebibytes were taken");
+    desk.sjail(["run", "--no-wait", "--", "true"])?.succeeds()?;
+    let answer = desk.call("request.sock", "io.sjail.Control.List", json!({}))?;
+    assert_eq!(answer["error"], "org.varlink.service.InterfaceNotFound");
+    Ok(())
+}
+
+fn every_interface_describes_itself(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    desk.sjail(["queue", "list"])?.succeeds()?;
+    for (socket, interface) in [
+        ("request.sock", "io.sjail.Broker"),
+        ("control.sock", "io.sjail.Control"),
+    ] {
+        let info = desk.call(socket, "org.varlink.service.GetInfo", json!({}))?;
+        assert_eq!(
+            info["parameters"]["interfaces"],
+            json!(["org.varlink.service", interface])
+        );
+        let text = desk.call(
+            socket,
+            "org.varlink.service.GetInterfaceDescription",
+            json!({ "interface": interface }),
+        )?;
+        let text = text["parameters"]["description"]
+            .as_str()
+            .unwrap_or_default();
+        assert!(text.contains(&format!("interface {interface}")));
+    }
+    Ok(())
+}
+
+fn a_jailed_peer_is_refused_at_the_control_socket(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    scene.needs(&["unshare", "python3"])?;
+    desk.sjail(["queue", "list"])?.succeeds()?;
+    let script = format!(
+        "import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('{}')\n\
+         s.sendall(b'{{\"method\":\"io.sjail.Control.List\"}}\\0')\nprint(s.recv(4096).decode())",
+        desk.socket("control.sock").display()
+    );
+    let call = scene
+        .host("unshare")
+        .args(["--user", "python3", "-c", &script]);
+    let output = call.output()?;
+    if output.code() != Some(0) {
+        return scene.skip("no user namespaces here");
+    }
+    output.stdout_has("io.sjail.Control.Refused")?;
+    Ok(())
+}
+
+fn the_outcome_outlives_the_broker(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    let mut run = scene
+        .sjail([
+            "run",
+            "--agent",
+            "a",
+            "--",
+            "sh",
+            "-c",
+            "echo ready; read x; exit 4",
+        ])
+        .start()?;
+    assert_eq!(run.line()?, "ready\n");
+    kill(desk.pid()?, Signal::SIGKILL)?;
+    run.finish()?.exits(4)?;
+    // The next call starts another broker, which finds what was left for it.
+    desk.sjail(["queue", "list"])?.succeeds()?;
+    wait::until_true("the outcome is recorded", || {
+        desk.log().is_ok_and(|log| log[0]["exit_code"] == 4)
+    })?;
+    desk.sjail(["audit", "verify"])?.succeeds()?;
+    Ok(())
+}
+
+fn sockets_are_taken_over(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    fs::create_dir_all(scene.runtime().join("sjail"))?;
+    fs::set_permissions(
+        scene.runtime().join("sjail"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o700),
+    )?;
+    let request = UnixListener::bind(desk.socket("request.sock"))?;
+    let control = UnixListener::bind(desk.socket("control.sock"))?;
+    let (first, second) = (request.as_raw_fd(), control.as_raw_fd());
+    let call = scene.host("sh").args([
+        "-c",
+        "LISTEN_PID=$$ LISTEN_FDS=2 exec \"$0\" serve --idle 60s",
+    ]);
+    let call = call.args([scene.program("sjail-broker")]);
+    // SAFETY: dup2 and fcntl are safe between fork and exec; the listeners live on in
+    // the parent, above 4 so that none is overwritten before it is copied.
+    let call = unsafe {
+        call.before_exec(move || {
+            let high = [
+                libc::fcntl(first, libc::F_DUPFD, 10),
+                libc::fcntl(second, libc::F_DUPFD, 10),
+            ];
+            for (number, from) in [(3, high[0]), (4, high[1])] {
+                if libc::dup2(from, number) < 0 {
+                    return Err(std::io::Error::last_os_error());
+                }
+            }
+            Ok(())
+        })
+    };
+    let broker = call.start()?;
+    desk.sjail(["run", "--no-wait", "--", "true"])?.succeeds()?;
+    desk.broker(["stop"]).output()?.succeeds()?;
+    broker.finish()?.succeeds()?;
+    // systemd's sockets stay for the next time.
+    assert!(desk.socket("request.sock").exists());
+    fs::remove_file(desk.socket("control.sock"))?;
+    Ok(())
+}
+
+fn an_exchanged_log_is_noticed(scene: &Scene) -> Verdict {
+    let state = scene.home().join(".local/state/sjail");
+    let database = state.join("audit.db");
+    {
+        let desk = Desk::at(scene);
+        desk.sjail(["run", "--agent", "a", "--", "true"])?
+            .succeeds()?;
+    }
+    let old = fs::read(&database)?;
+    {
+        let desk = Desk::at(scene);
+        desk.sjail(["run", "--agent", "a", "--", "true"])?
+            .succeeds()?;
+        desk.sjail(["audit", "verify"])?.succeeds()?;
+    }
+    for name in ["audit.db-wal", "audit.db-shm"] {
+        let _ = fs::remove_file(state.join(name));
+    }
+    fs::write(&database, old)?;
+    let verify = scene.sjail(["audit", "verify"]).output()?;
+    verify.exits(1)?.stdout_has("its tail was cut off")?;
+    // The next broker goes on, and says so for good.
+    let desk = Desk::at(scene);
+    desk.sjail(["run", "--agent", "a", "--", "true"])?
+        .succeeds()?;
+    desk.sjail(["audit", "verify"])?
+        .exits(1)?
+        .stdout_has("are missing")?;
+    Ok(())
+}
+
+/// Clients submit and run while the broker is killed again and again: every client
+/// gets a clear answer, nothing that was acknowledged is lost, the chain is whole.
+fn killed_at_random_moments(scene: &Scene) -> Verdict {
+    const KILLS: usize = 40;
+    let desk = Desk::at(scene);
+    desk.sjail(["queue", "list"])?.succeeds()?;
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let done = std::thread::scope(|scope| -> Verdict<Vec<String>> {
+        let clients: Vec<_> = (0..4)
+            .map(|_| scope.spawn(|| client(scene, &stop)))
+            .collect();
+        let mut killed = 0;
+        let mut seed: u64 = 0x9e37_79b9;
+        while killed < KILLS {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            std::thread::sleep(Duration::from_millis(20 + (seed >> 33) % 300));
+            if let Ok(pid) = desk.pid() {
+                killed += usize::from(kill(pid, Signal::SIGKILL).is_ok());
+            }
+        }
+        stop.store(true, std::sync::atomic::Ordering::SeqCst);
+        let mut ids = Vec::new();
+        for client in clients {
+            let told = client
+                .join()
+                .map_err(|_| Stop::failed("a client panicked"))?;
+            ids.extend(told?);
+        }
+        Ok(ids)
+    })?;
+    assert!(!done.is_empty(), "no command ran at all");
+    desk.sjail(["queue", "list"])?.succeeds()?;
+    desk.sjail(["audit", "verify"])?.succeeds()?;
+    let export = desk.sjail(["audit", "export", "--format", "jsonl"])?;
+    for id in done {
+        let intents = export
+            .stdout
+            .lines()
+            .filter(|line| line.contains(&id) && line.contains("\"event\":\"intent\""))
+            .count();
+        assert_eq!(
+            intents, 1,
+            "{id} ran, and its intent is there {intents} times"
+        );
+    }
+    Ok(())
+}
+
+/// Runs commands until told to stop; gives the ids of those that ran.
+fn client(scene: &Scene, stop: &std::sync::atomic::AtomicBool) -> Verdict<Vec<String>> {
+    let mut ids = Vec::new();
+    while !stop.load(std::sync::atomic::Ordering::SeqCst) {
+        let run = scene
+            .sjail(["run", "--agent", "c", "--json", "--", "true"])
+            .output()?;
+        let result = run.json()?;
+        match run.code() {
+            Some(0) => ids.extend(result["id"].as_str().map(str::to_owned)),
+            // A sentence that names the broker, not a hang and not a crash.
+            Some(125) => {
+                run.stderr_has("broker")?;
+            }
+            other => return Err(Stop::failed(format!("exit {other:?}: {result}"))),
+        }
+    }
+    Ok(ids)
+}
