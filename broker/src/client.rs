@@ -29,27 +29,28 @@ impl Client {
         let places = Places::prepare()?;
         let path = places.control_socket();
         let deadline = Instant::now() + START;
-        let mut started = false;
         loop {
-            match UnixStream::connect(&path) {
+            let source = match UnixStream::connect(&path) {
                 Ok(stream) => {
                     return Ok(Client {
                         stream,
                         frames: Frames::new(MAX_REPLY),
                     });
                 }
-                Err(source) if Instant::now() > deadline => {
-                    return Err(Error::Socket {
-                        act: "connect to",
-                        path,
-                        source,
-                    });
-                }
-                Err(_) if !started => {
-                    start_broker()?;
-                    started = true;
-                }
-                Err(_) => std::thread::sleep(Duration::from_millis(20)),
+                Err(source) => source,
+            };
+            if Instant::now() > deadline {
+                return Err(Error::Socket {
+                    act: "connect to",
+                    path,
+                    source,
+                });
+            }
+            // Another one may be just starting, or just ending: then this one leaves at
+            // once, and the next look tells.
+            start_broker()?;
+            if !path.exists() {
+                std::thread::sleep(Duration::from_millis(20));
             }
         }
     }
@@ -136,12 +137,16 @@ fn start_broker() -> Result<()> {
         .stderr(Stdio::inherit())
         .spawn()
         .map_err(Error::file("start", own))?;
-    if let Some(mut output) = child.stdout.take() {
-        // "ready", or the end: either way the next attempt to connect tells.
-        let mut word = [0; 6];
-        let _ = output.read_exact(&mut word);
+    let mut word = [0; 6];
+    let ready = child
+        .stdout
+        .take()
+        .is_some_and(|mut output| output.read_exact(&mut word).is_ok());
+    if ready {
+        return Ok(());
     }
-    Ok(())
+    // It has said why.
+    Err(Error::Refused("the broker does not start".to_owned()))
 }
 
 /// An error of the broker in our own words.

@@ -93,6 +93,7 @@ fn write_all(mut ledger: Ledger, mut receiver: mpsc::Receiver<Work>) {
     }
     let _ = ledger.transaction(Ledger::checkpoint);
     ledger.publish_head();
+    ledger.settle();
 }
 
 #[cfg(test)]

@@ -35,22 +35,23 @@ impl Client {
     pub fn connect() -> Result<Client, Error> {
         let folder = folder()?;
         let socket = folder.join(REQUEST_SOCKET);
-        if let Ok(stream) = UnixStream::connect(&socket) {
-            return Ok(Client::on(stream));
-        }
-        start()?;
         let deadline = Instant::now() + START;
         loop {
-            match UnixStream::connect(&socket) {
+            let error = match UnixStream::connect(&socket) {
                 Ok(stream) => return Ok(Client::on(stream)),
-                Err(error) if Instant::now() > deadline => {
-                    return Err(Error::Broker(format!(
-                        "nobody answers at {}: {error}",
-                        socket.display()
-                    )));
-                }
-                // Another caller's broker is just starting, or was just ending.
-                Err(_) => std::thread::sleep(Duration::from_millis(10)),
+                Err(error) => error,
+            };
+            if Instant::now() > deadline {
+                return Err(Error::Broker(format!(
+                    "nobody answers at {}: {error}",
+                    socket.display()
+                )));
+            }
+            // Another one may be just starting, or just ending: then this one leaves at
+            // once, and the next look tells.
+            start()?;
+            if !socket.exists() {
+                std::thread::sleep(Duration::from_millis(20));
             }
         }
     }

