@@ -22,6 +22,7 @@ fn standing() -> Vec<(&'static str, Vec<Test>)> {
         ("work", work::suite()),
         ("escape", escape::suite()),
         ("protected", escape::protected::tests()),
+        ("broker", broker::suite()),
     ]
 }
 
