@@ -32,6 +32,7 @@ pub fn run(plan: &Plan, permission: &mut Permission, report: &Report) -> Result<
         status: status.into_raw(),
         cause: None,
         output: Output::default(),
+        tail: Vec::new(),
         duration: started.elapsed(),
         usage: Usage::default(),
     })
