@@ -22,6 +22,11 @@ Keep:
   trust       Pin a workspace's policy after reading it, or let it go
   quarantine  Files that a run tried to plant: list, restore
 
+Answer and look back (the broker starts by itself):
+  queue       Requests that wait for an approval: list, show, approve, reject, watch
+  allowlist   Patterns that run without being asked about
+  audit       The log: read, count, export, verify, prune
+
 Exit codes of run: the command's own, 128+N ended by signal N, 124 timed out,
 125 sjail could not keep its promise, 126 not executable, 127 not found,
 75 approval pending, 77 blocked by policy.

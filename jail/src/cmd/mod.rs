@@ -36,7 +36,7 @@ pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
             let words: Vec<&OsStr> = std::iter::once(name)
                 .chain(words.iter().map(OsString::as_os_str))
                 .collect();
-            return Some(Failure::Error(client::hand_on(&words)).said());
+            return Failure::Error(client::hand_on(&words)).said();
         }
         _ => return help::unknown(name),
     };
