@@ -250,6 +250,30 @@ pub fn remove_folder(path: &Path) -> Result<(), Error> {
     }
 }
 
+/// Removes groups beside ours that a killed sjail left and whose note is lost (its run
+/// folder went with its owner's session). One that is in use is never empty for long, and
+/// the kernel refuses to remove it.
+pub fn sweep_beside(parent: &Path) {
+    const NEVER_EMPTY_SO_LONG: Duration = Duration::from_secs(60);
+    let Ok(entries) = fs::read_dir(parent) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let is_old = || {
+            let made = entry.metadata().and_then(|folder| folder.modified());
+            made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > NEVER_EMPTY_SO_LONG))
+        };
+        if entry
+            .file_name()
+            .as_encoded_bytes()
+            .starts_with(b"sjail-run_")
+            && is_old()
+        {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
 /// Writes one value to a file of a group.
 pub fn write(path: PathBuf, value: &str) -> Result<(), Error> {
     fs::write(&path, value).map_err(|source| Error::Write {
@@ -405,6 +429,33 @@ mod tests {
             folder(view.unified()),
             Path::new("/sys/fs/cgroup/unified/user.slice/x")
         );
+    }
+
+    #[test]
+    fn old_empty_groups_beside_ours_are_swept() {
+        let parent = tempfile::tempdir().unwrap();
+        let make = |name: &str| {
+            let path = parent.path().join(name);
+            fs::create_dir(&path).unwrap();
+            path
+        };
+        let age = |path: &Path| {
+            let then = std::time::SystemTime::now() - Duration::from_secs(3600);
+            fs::File::open(path).unwrap().set_modified(then).unwrap();
+        };
+        let (left, fresh, used) = (
+            make("sjail-run_aaaaaa"),
+            make("sjail-run_bbbbbb"),
+            make("sjail-run_cccccc"),
+        );
+        let other = make("somebody.scope");
+        fs::write(used.join("process"), "").unwrap();
+        for path in [&left, &used, &other] {
+            age(path);
+        }
+        sweep_beside(parent.path());
+        assert!(!left.exists());
+        assert!(fresh.exists() && used.exists() && other.exists());
     }
 
     #[test]

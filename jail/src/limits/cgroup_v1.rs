@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use nix::unistd::{AccessFlags, Pid, access};
 
 use super::cgroup::{
-    Controller, Error, Knob, Noted, Tally, View, read_keyed, read_number, remove_folder, write,
+    Controller, Error, Knob, Noted, Tally, View, read_keyed, read_number, remove_folder,
+    sweep_beside, write,
 };
 
 /// As in the unified hierarchy.
@@ -68,6 +69,7 @@ impl Group {
         for parent in parents {
             let path = parent.folder.join(format!("sjail-{id}"));
             if !group.paths.contains(&path) {
+                sweep_beside(&parent.folder);
                 let made = note(&path).map_err(Error::Note).and_then(|()| {
                     fs::create_dir(&path).map_err(|source| Error::Create {
                         path: path.clone(),

@@ -15,7 +15,8 @@ use nix::sys::stat::Mode;
 use nix::unistd::{AccessFlags, access};
 
 use super::cgroup::{
-    Controller, Error, Knob, Noted, Tally, View, read_keyed, read_number, remove_folder, write,
+    Controller, Error, Knob, Noted, Tally, View, read_keyed, read_number, remove_folder,
+    sweep_beside, write,
 };
 
 /// Length of the accounting period for processor time, in microseconds (the kernel's
@@ -130,6 +131,7 @@ impl Group {
             path: path.clone(),
             source,
         };
+        sweep_beside(&parent.folder);
         note(&path)?;
         fs::create_dir(&path).map_err(failed)?;
         let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | OFlag::O_RDONLY;
