@@ -162,7 +162,7 @@ fn sentence() -> impl Strategy<Value = String> {
 
 fn check(source: &[u8]) {
     let (script, steps) = parse_counting(source);
-    assert!(steps <= 32 * source.len() + 4096, "{steps} steps");
+    assert!(steps <= 16 * source.len() + 4096, "{steps} steps");
     let fits = |span: Span| {
         assert!(span.start <= span.end, "{span:?}");
         assert!(span.end as usize <= source.len(), "{span:?}");

@@ -10,7 +10,7 @@ use sjail_policy::shell::{CommandKind, Span, parse_arithmetic, parse_counting};
 fuzz_target!(|source: &[u8]| {
     let (script, steps) = parse_counting(source);
     assert!(
-        steps <= 32 * source.len() + 4096,
+        steps <= 16 * source.len() + 4096,
         "{steps} steps for {} bytes",
         source.len()
     );

@@ -7,9 +7,9 @@ use crate::shell::ast::{Opaque, Reason, Span};
 use crate::shell::{MAX_DEPTH, MAX_LENGTH};
 
 /// Steps that a source may take for each of its bytes, and some for the start. Ordinary
-/// scripts need about three; only text that is read again (a here-document in a
+/// scripts need three to seven; only text that is read again (a here-document in a
 /// here-document, `((` that turns out to be two subshells) needs more.
-const STEPS_PER_BYTE: usize = 32;
+const STEPS_PER_BYTE: usize = 16;
 const STEPS_AT_LEAST: usize = 4096;
 
 /// The steps left to one source and everything inside it.
