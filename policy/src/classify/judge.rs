@@ -18,7 +18,7 @@ use crate::shell;
 /// Text inside text (`sh -c 'sh -c …'`) deeper than this is not followed.
 const MAX_TEXTS: usize = 16;
 /// More commands than this are not judged one by one.
-const MAX_COMMANDS: usize = 2_000;
+const MAX_COMMANDS: usize = 1_000;
 /// More reasons than this why something cannot be known are not kept.
 const MAX_OPAQUE: usize = 64;
 

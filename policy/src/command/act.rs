@@ -10,7 +10,10 @@ use crate::classify::judge::{Call, Judge};
 use crate::classify::place;
 use crate::classify::state::{Cwd, State};
 use crate::effect::Target;
+use crate::risk::Risk;
 
+/// More words than this are not judged.
+const MAX_ARGS: usize = 2_048;
 /// What more files than this hold is not followed.
 const MAX_FILES: usize = 64;
 
@@ -41,6 +44,11 @@ impl<'a, 'c> Act<'a, 'c> {
         draft: &'a mut Draft,
         spec: &'static Spec,
     ) -> Self {
+        let mut words = &call.args[1..];
+        if words.len() > MAX_ARGS {
+            draft.note(Risk::Dangerous, "Too many arguments to judge");
+            words = &words[..MAX_ARGS];
+        }
         let cwd = state.cwd.clone();
         let mut act = Act {
             judge,
@@ -49,7 +57,7 @@ impl<'a, 'c> Act<'a, 'c> {
             draft,
             spec,
             sub: Vec::new(),
-            args: call.args[1..].to_vec(),
+            args: words.to_vec(),
             offset: 1,
             reading: Reading::default(),
             cwd,
