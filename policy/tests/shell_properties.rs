@@ -290,8 +290,11 @@ fn without_spans(debug: &str) -> String {
     out + rest
 }
 
+/// Makes an input of about this length.
+type Make = fn(usize) -> String;
+
 /// Inputs that make careless parsers slow, for a length.
-fn hostile() -> Vec<(&'static str, fn(usize) -> String)> {
+fn hostile() -> Vec<(&'static str, Make)> {
     vec![
         ("pipes", |n| "a|".repeat(n / 2) + "a"),
         ("parentheses", |n| "(".repeat(n)),
