@@ -31,11 +31,11 @@ pub fn put(waiting_on: &Client, waiting: &Waiting) -> Result<(), Error> {
     write(&mut terminal, &described(request));
     std::thread::sleep(ARMING);
     loop {
+        let _ = tcflush(&terminal, FlushArg::TCIFLUSH);
         write(
             &mut terminal,
             "run it? [o]nce · for an [h]our · [a]lways · [n]o: ",
         );
-        let _ = tcflush(&terminal, FlushArg::TCIFLUSH);
         let Some(line) = read_line(&mut terminal, waiting_on) else {
             write(&mut terminal, "\nanswered elsewhere\n");
             return Ok(());
