@@ -118,7 +118,9 @@ fn everyday_git_needs_nothing_special(scene: &Scene) -> Verdict {
     let output = scene.run(["--", "sh", "-c", script]).output()?;
     output.exits(0)?;
     ensure(output.stdout.contains('4'), format!("{output}"))?;
-    ensure(!output.stderr.contains("sjail:"), output.stderr.clone())?;
+    for word in ["quarantine", "left out", "replaced"] {
+        ensure(!output.stderr.contains(word), output.stderr.clone())?;
+    }
     git(scene, &scene.workspace(), "fsck --strict")?;
     Ok(())
 }
@@ -600,7 +602,7 @@ fn the_host_edits_while_the_jail_tries(scene: &Scene) -> Verdict {
     scene.file(".envrc", "host 0\n")?;
     let work = scene.workspace();
     let script = "echo ready; while [ ! -e stop ]; do \
-        for f in .git/config .envrc .git/hooks/pre-commit; do { printf '[core]\\n\\tfsmonitor = EVIL\\n' >>$f; } 2>/dev/null; done; done";
+        for f in .git/config .envrc .git/hooks/pre-commit; do (printf '[core]\\n\\tfsmonitor = EVIL\\n' >>$f) 2>/dev/null; done; done";
     let mut run = scene.run(["--", "sh", "-c", script]).start()?;
     ensure(run.line()? == "ready\n", "not ready")?;
     for round in 0..5 {
@@ -670,10 +672,10 @@ fn whoever_holds_a_replaced_file_is_ended(scene: &Scene) -> Verdict {
     }
     wait::until_true("the run ends", || run.ended())?;
     let output = run.finish()?;
-    ensure(
-        output.code() == Some(125) || output.code() == Some(3),
-        format!("{output}"),
-    )?;
+    // Ended; or never in time; or what it got hold of was replaced once more, and is
+    // nobody's file any longer.
+    let code = output.code();
+    ensure(matches!(code, Some(0 | 3 | 125)), format!("{output}"))?;
     ensure(
         !scene.read(".git/config")?.contains("EVIL"),
         "it was written",

@@ -55,7 +55,10 @@ impl Court<'_> {
                 let why = format!("cannot be read as git's configuration ({error})");
                 let item = self.quarantine.take(path, &why)?;
                 findings.push(Finding::quarantined(&item));
-                return self.write(path, host);
+                return match host.is_empty() {
+                    true => Ok(()),
+                    false => self.write(path, host),
+                };
             }
             (Err(_), _) => return Ok(()),
         };

@@ -473,12 +473,7 @@ impl Protection {
             .mounted()
             .into_iter()
             .filter(|sighting| !self.is_made(&sighting.path) && !self.is_elsewhere(&sighting.path))
-            .filter(|sighting| {
-                !self
-                    .held
-                    .iter()
-                    .any(|held| held.path == sighting.path && held.id == sighting.id)
-            })
+            .filter(|sighting| !self.held.iter().any(|held| held.is_same(sighting)))
             .cloned()
             .collect();
         if !changed.is_empty() {

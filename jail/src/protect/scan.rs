@@ -19,6 +19,7 @@ use super::names::{Names, part_fits, starting_with};
 use super::repository::{self, Pointer};
 use crate::sys::directory::{self, Kind};
 use crate::sys::file::{FileId, NO_LINKS, openat2};
+use crate::sys::statx;
 
 /// How many folders are read at most while repositories are looked for.
 pub const MAX_FOLDERS: usize = 400;
@@ -74,6 +75,8 @@ pub struct Sighting {
     pub path: PathBuf,
     /// Which file it is.
     pub id: FileId,
+    /// When it was made: numbers of deleted files are given again.
+    pub born: (i64, u32),
     /// What it is.
     pub kind: Kind,
     /// What it is for.
@@ -629,9 +632,15 @@ impl Listing {
 }
 
 impl Sighting {
+    /// Whether the other one is of the same file at the same place.
+    pub fn is_same(&self, other: &Sighting) -> bool {
+        self.path == other.path && self.id == other.id && self.born == other.born
+    }
+
     /// What is at a path now.
     pub fn at(path: &Path, role: Role) -> Option<Sighting> {
         let stat = lstat(path).ok()?;
+        let name = CString::new(path.as_os_str().as_bytes()).ok()?;
         let kind = match stat.st_mode & libc::S_IFMT {
             libc::S_IFDIR => Kind::Folder,
             libc::S_IFREG => Kind::File,
@@ -641,6 +650,7 @@ impl Sighting {
         Some(Sighting {
             path: path.to_owned(),
             id: FileId::from(&stat),
+            born: statx::born(&name).unwrap_or_default(),
             kind,
             role,
         })

@@ -1,5 +1,6 @@
 //! What `statx` says beyond `stat`.
 
+use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use nix::errno::Errno;
@@ -21,6 +22,25 @@ pub fn is_mount_root(file: BorrowedFd<'_>) -> nix::Result<bool> {
         return Err(Errno::ENOSYS);
     }
     Ok(answer.stx_attributes & root != 0)
+}
+
+/// When a file was made, by its path, links not followed: with device and inode it tells
+/// a file from a later one that was given the same number. Zero where nobody knows.
+pub fn born(path: &CStr) -> nix::Result<(i64, u32)> {
+    // SAFETY: all-zero statx is valid.
+    let mut answer: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: `path` is NUL-terminated; `answer` is writable and outlives the call.
+    let done = unsafe {
+        libc::statx(
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            libc::AT_SYMLINK_NOFOLLOW,
+            libc::STATX_BTIME,
+            &raw mut answer,
+        )
+    };
+    Errno::result(done)?;
+    Ok((answer.stx_btime.tv_sec, answer.stx_btime.tv_nsec))
 }
 
 fn statx(file: BorrowedFd<'_>) -> nix::Result<libc::statx> {
