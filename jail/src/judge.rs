@@ -66,16 +66,21 @@ impl Judge {
             Err(error) => return Err(error),
         };
         let loaded = load(&sources::gather(account, &workspace, options)?)?;
+        Ok(Judge::of(account, loaded, &cwd, &workspace))
+    }
+
+    /// The judge by a policy that has been read.
+    pub fn of(account: &Account, loaded: Loaded, cwd: &Path, workspace: &Path) -> Judge {
         let text = |path: &Path| path.to_string_lossy().into_owned();
-        let mut context = Context::new(&text(&cwd), &text(&account.home), &account.name);
-        context.workspace = text(&workspace);
-        Ok(Judge {
+        let mut context = Context::new(&text(cwd), &text(&account.home), &account.name);
+        context.workspace = text(workspace);
+        Judge {
             loaded,
             context,
             home: account.home.clone(),
-            workspace,
+            workspace: workspace.to_owned(),
             path: std::env::var_os("PATH").unwrap_or_default(),
-        })
+        }
     }
 
     /// What `~` and relative paths of rules mean.

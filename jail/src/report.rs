@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Write;
 
+use sjail_policy::decide::Decision;
 use sjail_policy::plan::{Degraded, Plan};
 use sjail_policy::risk::Risk;
 use sjail_policy::show;
@@ -104,6 +105,17 @@ impl Report {
             approval: serde_json::to_value(&run.approval)
                 .ok()
                 .filter(|approval| !approval.is_null()),
+        };
+    }
+
+    /// What the policy says, in process.
+    pub fn judged(&mut self, decision: &Decision) {
+        self.verdict = Verdict {
+            risk: Some(decision.risk),
+            reasons: decision.reasons.clone(),
+            decision: Some(decision.action.name().to_owned()),
+            rule: Some(decision.rule.to_string()),
+            approval: None,
         };
     }
 

@@ -1,8 +1,11 @@
 //! `sjail run`: from what was typed to the exit status.
 
 use nix::sys::signal::Signal;
+use sjail_policy::config::Loaded;
+use sjail_policy::decide::{Action, Asking, Decision, Place as Where};
 use sjail_policy::git_command;
 use sjail_policy::plan::{Access, CacheSource, Grant, Missing, Plan};
+use sjail_policy::wire::request::Refusal;
 use sjail_policy::wire::request::{Outcome as Told, Place};
 
 use crate::caller::{self, Account, State};
@@ -11,6 +14,7 @@ use crate::cli::RunArgs;
 use crate::denials::{self, Recorder};
 use crate::elevated;
 use crate::error::Error;
+use crate::judge::{Judge, Typed};
 use crate::layout::{self, Host, Layout, Observation};
 use crate::limits::{Limits, Wanted};
 use crate::outcome::Outcome;
@@ -56,7 +60,45 @@ fn attempt(args: &RunArgs, report: &mut Report) -> Result<Outcome, Error> {
     for notice in &request.loaded.notices {
         report.note(&notice.to_string());
     }
-    jailed(args, request.plan, account, report, None)
+    let decision = judged(args, &account, &request.plan, request.loaded);
+    report.judged(&decision);
+    match (decision.action, decision.place) {
+        (Action::Execute, Where::Jail) => jailed(args, request.plan, account, report, None),
+        (Action::Block, _) => Err(refused(report, &decision, "blocked by policy")),
+        // Somebody must be asked, or it runs on the host: both are the broker's business.
+        _ if args.no_broker => Err(refused(
+            report,
+            &decision,
+            "this needs an approval, which --no-broker cannot ask for",
+        )),
+        _ => permitted(args, account, report),
+    }
+}
+
+/// What the policy says to the command, in process.
+fn judged(args: &RunArgs, account: &Account, plan: &Plan, loaded: Loaded) -> Decision {
+    let typed = match &args.line {
+        Some(line) => Typed::Line(line.clone()),
+        None => Typed::Argv(args.command.clone()),
+    };
+    let cwd = plan.command.cwd.as_path();
+    let judge = Judge::of(account, loaded, cwd, plan.workspace.path.as_path());
+    judge.judge(&typed, &judge.context, Asking::Policy).1
+}
+
+fn refused(report: &Report, decision: &Decision, why: &str) -> Error {
+    let reasons = decision.reasons.join(", ");
+    Error::Blocked(Box::new(Refusal {
+        id: report.id().as_str().to_owned(),
+        risk: decision.risk,
+        reasons: decision.reasons.clone(),
+        rule: decision.rule.to_string(),
+        message: if reasons.is_empty() {
+            format!("{why}: {}", decision.rule)
+        } else {
+            format!("{why}: {} ({reasons})", decision.rule)
+        },
+    }))
 }
 
 /// Runs it as the broker says, and tells the broker how it went.
