@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use sjail_policy::git_config::Document;
@@ -53,7 +53,10 @@ impl Court<'_> {
             (Ok(before), Ok(after)) => (before, after),
             (_, Err(error)) => {
                 let why = format!("cannot be read as git's configuration ({error})");
-                let item = self.quarantine.take(path, &why)?;
+                let item = match host.is_empty() {
+                    true => self.quarantine.take(path, &why)?,
+                    false => self.quarantine.keep(path, &text, &why)?,
+                };
                 findings.push(Finding::quarantined(&item));
                 return match host.is_empty() {
                     true => Ok(()),
@@ -100,9 +103,10 @@ impl Court<'_> {
         Ok(())
     }
 
-    /// Replaces a file in one step.
+    /// Writes a configuration anew. Over the old bytes, not by renaming: the jail's
+    /// read-only mount is on this very file, and would go with it.
     pub fn write(&self, path: &Path, text: &[u8]) -> Result<(), quarantine::Error> {
-        replace(path, text).map_err(|source| quarantine::Error::Take {
+        overwrite(path, text).map_err(|source| quarantine::Error::Take {
             path: path.to_owned(),
             to: path.to_owned(),
             source,
@@ -117,6 +121,15 @@ pub fn is_live_hook(path: &Path) -> bool {
     let harmless = name.ends_with(".sample") || name.eq_ignore_ascii_case("readme");
     let plain = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file());
     !(harmless && plain)
+}
+
+fn overwrite(path: &Path, text: &[u8]) -> io::Result<()> {
+    let file = File::options()
+        .write(true)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path)?;
+    file.write_all_at(text, 0)?;
+    file.set_len(text.len() as u64)
 }
 
 /// Writes a new file beside the old one and renames it over; the old one's permissions stay.

@@ -545,7 +545,7 @@ impl Protection {
             self.end(jail, &why);
         }
         for sighting in close {
-            self.judge_closed(&sighting, jail);
+            self.judge_closed(&sighting);
         }
     }
 
@@ -582,7 +582,7 @@ impl Protection {
     }
 
     /// Judges git's own files that are closed now.
-    fn judge_closed(&mut self, sighting: &Sighting, jail: Option<&Jail>) {
+    fn judge_closed(&mut self, sighting: &Sighting) {
         let mut findings = Vec::new();
         let judged = match sighting.role {
             Role::GitConfig => {
@@ -594,10 +594,6 @@ impl Protection {
         };
         self.admit(judged);
         if sighting.role == Role::GitConfig {
-            if !findings.is_empty() {
-                // Our own replacement took the mount away once more.
-                self.close_again(&sighting.path, sighting.role, jail);
-            }
             self.remember(&sighting.path);
         }
         self.findings.extend(findings);
@@ -665,25 +661,6 @@ impl Protection {
         if !now.sightings.is_empty() {
             self.settle(now, None);
         }
-    }
-
-    fn close_again(&mut self, path: &Path, role: Role, jail: Option<&Jail>) {
-        let Some(sighting) = Sighting::at(path, role) else {
-            return;
-        };
-        let list = std::slice::from_ref(&sighting);
-        if let Some(jail) = jail {
-            match hold::hold(jail, &[&sighting]) {
-                Ok(mounts) => {
-                    if let Some(why) = holders::found(jail, list, &mounts) {
-                        self.end(jail, &why);
-                    }
-                }
-                Err(errno) => self.end_open(jail, list, errno),
-            }
-        }
-        self.held.retain(|held| held.path != path);
-        self.held.push(sighting);
     }
 
     fn take(&mut self, path: &Path, why: &str) {
