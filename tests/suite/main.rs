@@ -23,6 +23,10 @@ fn standing() -> Vec<(&'static str, Vec<Test>)> {
         ("escape", escape::suite()),
         ("protected", escape::protected::tests()),
         ("broker", broker::suite()),
+        ("protect", protect::suite()),
+        ("terminal", terminal::suite()),
+        ("limits", limits::suite()),
+        ("kill", kill::suite()),
     ]
 }
 
@@ -34,10 +38,6 @@ fn waiting() -> Vec<(&'static str, Vec<Test>)> {
             "open",
             vec![Test::new("no_file_size", misuse::no_file_size)],
         ),
-        ("protect", protect::suite()),
-        ("terminal", terminal::suite()),
-        ("limits", limits::suite()),
-        ("kill", kill::suite()),
     ]
 }
 

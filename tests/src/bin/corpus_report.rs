@@ -113,9 +113,7 @@ fn main() -> ExitCode {
             .any(|judged| expected(&judged.row) != Expected::Nothing)
         {
             guard(name, rows, options.list);
-        } else if name.starts_with("agent") {
-            friction(name, rows, options.list);
-        } else if options.only.is_some() {
+        } else if name.starts_with("agent") || options.only.is_some() {
             friction(name, rows, options.list);
         }
     }

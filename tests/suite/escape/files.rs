@@ -363,7 +363,7 @@ fn devices() -> Vec<Test> {
 /// owner is, root with a root caller.
 pub fn set_user_id() -> Vec<Test> {
     let mut tests = Vec::new();
-    for way in ["chmod", "fchmodat", "fchmodat2", "fchmod", "openat"] {
+    for way in ["chmod-mode", "fchmodat", "fchmodat2", "fchmod", "openat"] {
         tests.push(attempt(
             &format!("setuid_bit_by_{way}"),
             Control::Bare,
@@ -371,7 +371,7 @@ pub fn set_user_id() -> Vec<Test> {
                 let program = scene.script("own-program", "#!/bin/sh\n")?;
                 let fresh = scene.workspace().join("own-program.fresh");
                 let _ = fs::remove_file(&fresh);
-                let mut words = vec!["chmod", "4755", "own-program"];
+                let mut words = vec!["chmod-mode", "4755", "own-program"];
                 if way != "chmod" {
                     words.push(way);
                 }
