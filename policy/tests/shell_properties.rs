@@ -358,7 +358,9 @@ fn what_is_too_long_or_too_deep_says_so() {
         let script = parse(source);
         walk::opaque(&script).iter().map(|o| o.reason).collect()
     };
-    assert_eq!(reasons(&b"a;".repeat(MAX_LENGTH)), [Reason::TooLong]);
+    assert_eq!(reasons(&b"a ".repeat(MAX_LENGTH)), [Reason::TooLong]);
+    assert_eq!(reasons(&b"a;".repeat(4000)), []);
+    assert_eq!(reasons(&b"a;".repeat(5000)), [Reason::TooComplex]);
     assert_eq!(reasons("( ".repeat(100).as_bytes()), [Reason::TooDeep]);
     assert_eq!(
         reasons(("(".repeat(60) + "a" + &")".repeat(60)).as_bytes()),

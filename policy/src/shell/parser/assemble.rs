@@ -64,7 +64,7 @@ impl Lexemes {
 
     /// The parts, where braces stand for themselves.
     pub fn finish(self) -> Vec<Part> {
-        let mut parts = Vec::new();
+        let mut parts = Vec::with_capacity(self.items.len().min(8));
         for item in self.items {
             match item {
                 Lexeme::Part(part) => push(&mut parts, part),
@@ -76,6 +76,10 @@ impl Lexemes {
 
     /// The parts, with `{a,b}` and `{1..3}` recognised, and `[` where a `]` follows.
     pub fn finish_with_braces(self) -> Vec<Part> {
+        let marked = |item: &Lexeme| matches!(item, Lexeme::Mark(..));
+        if !self.items.iter().any(marked) {
+            return self.finish();
+        }
         let last_bracket = self
             .items
             .iter()
@@ -93,13 +97,12 @@ impl Lexemes {
                     if stack.len() > MAX_DEPTH {
                         let reason = Reason::TooDeep;
                         let kind = PartKind::Opaque(Opaque { reason, span });
-                        add(&mut stack, Part { kind, span });
-                    } else {
-                        stack.push(Frame {
-                            open: Some(span),
-                            ..Frame::default()
-                        });
+                        return vec![Part { kind, span }];
                     }
+                    stack.push(Frame {
+                        open: Some(span),
+                        ..Frame::default()
+                    });
                 }
                 Lexeme::Mark(b',', span) if stack.len() > 1 => {
                     if let Some(frame) = stack.last_mut() {

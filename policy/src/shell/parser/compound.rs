@@ -13,6 +13,8 @@ impl Parser<'_> {
     /// A command with its redirections, if one begins here.
     pub fn command(&mut self) -> Option<Command> {
         self.skip_blanks();
+        self.peek()?;
+        self.count_command();
         let start = self.pos;
         let kind = match self.peek()? {
             b'(' => self.deeper(|p| Some(p.parenthesis()))?,

@@ -12,18 +12,33 @@ use crate::shell::{MAX_DEPTH, MAX_LENGTH};
 const STEPS_PER_BYTE: usize = 16;
 const STEPS_AT_LEAST: usize = 4096;
 
-/// The steps left to one source and everything inside it.
-pub(super) struct Fuel(Cell<usize>);
+/// Commands that one source may hold. A script of 64 KiB that a person wrote has about
+/// two thousand; what has more is made to tire whoever judges it.
+const MAX_COMMANDS: usize = 4096;
+
+/// The steps and commands left to one source and everything inside it.
+pub(super) struct Fuel {
+    steps: Cell<usize>,
+    spent: Cell<usize>,
+    commands: Cell<usize>,
+}
 
 impl Fuel {
     pub fn new(length: usize) -> Fuel {
-        Fuel(Cell::new(
-            length.min(MAX_LENGTH) * STEPS_PER_BYTE + STEPS_AT_LEAST,
-        ))
+        Fuel {
+            steps: Cell::new(length.min(MAX_LENGTH) * STEPS_PER_BYTE + STEPS_AT_LEAST),
+            spent: Cell::new(0),
+            commands: Cell::new(MAX_COMMANDS),
+        }
     }
 
-    pub fn left(&self) -> usize {
-        self.0.get()
+    /// The steps that were taken.
+    pub fn spent(&self) -> usize {
+        self.spent.get()
+    }
+
+    fn left(&self) -> usize {
+        self.steps.get()
     }
 }
 
@@ -99,10 +114,23 @@ impl Parser<'_> {
     }
 
     pub fn spend(&mut self, count: usize) {
-        let left = self.fuel.0.get();
-        self.fuel.0.set(left.saturating_sub(count));
+        let left = self.fuel.steps.get();
+        self.fuel.steps.set(left.saturating_sub(count));
+        self.fuel.spent.set(self.fuel.spent.get() + count.min(left));
         if left <= count {
             self.fail(Reason::TooComplex);
+        }
+    }
+
+    /// Counts a command; gives up if there are too many.
+    pub fn count_command(&mut self) {
+        match self.fuel.commands.get().checked_sub(1) {
+            Some(left) => self.fuel.commands.set(left),
+            None => {
+                // For whatever is around this, too.
+                self.fuel.steps.set(0);
+                self.fail(Reason::TooComplex);
+            }
         }
     }
 

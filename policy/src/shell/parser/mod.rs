@@ -29,14 +29,13 @@ use cursor::Fuel;
 /// Reads a script, and says how many steps that took.
 pub(super) fn read(source: &[u8]) -> (Script, usize) {
     let fuel = Fuel::new(source.len());
-    let before = fuel.left();
     let (readable, cut) = readable(source);
     let mut script = Parser::new(readable, &fuel).whole();
     if let Some(opaque) = cut {
         script.lists.push(opaque_list(opaque));
     }
     script.span.end = source.len() as u32;
-    (script, before - fuel.left())
+    (script, fuel.spent())
 }
 
 /// Reads the text of an arithmetic expression, such as a variable's value.

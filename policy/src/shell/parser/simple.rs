@@ -44,6 +44,8 @@ impl Parser<'_> {
         if simple == Simple::default() && redirects.is_empty() {
             return None;
         }
+        // Most commands have few words, and there may be thousands of commands.
+        simple.words.shrink_to_fit();
         let mut span = self.span(start);
         span.end = self.span(end).start;
         Some(Command {
