@@ -205,7 +205,6 @@ impl Command<'_> {
         for (number, end) in (0..).zip(&self.child.streams.ends) {
             let from = match end {
                 End::Inherit => continue,
-                End::Null => self.null,
                 End::Pty => self.pty.unwrap_or(self.null),
                 End::Pipe(pipe) => pipe.as_fd(),
             };

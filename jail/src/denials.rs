@@ -112,12 +112,8 @@ fn turned_away(text: &str) -> bool {
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
         let mut words = line.split_whitespace();
-        match words.next() {
-            Some("Ip6OutNoRoutes" | "Udp6NoPorts") => {
-                if words.next().is_some_and(|count| count != "0") {
-                    return true;
-                }
-            }
+        let count = match words.next() {
+            Some("Ip6OutNoRoutes" | "Udp6NoPorts") => words.next(),
             Some(group @ ("Ip:" | "Udp:")) => {
                 let values = lines.next().unwrap_or_default();
                 let wanted = if group == "Ip:" {
@@ -126,12 +122,12 @@ fn turned_away(text: &str) -> bool {
                     "NoPorts"
                 };
                 let at = line.split_whitespace().position(|name| name == wanted);
-                let value = at.and_then(|at| values.split_whitespace().nth(at));
-                if value.is_some_and(|value| value != "0") {
-                    return true;
-                }
+                at.and_then(|at| values.split_whitespace().nth(at))
             }
-            _ => {}
+            _ => None,
+        };
+        if count.is_some_and(|count| count != "0") {
+            return true;
         }
     }
     false

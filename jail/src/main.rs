@@ -3,7 +3,6 @@
 //! The walk of `sjail run`: [`layout`] makes the plan concrete, [`spawn`] clones pid 1
 //! into new namespaces, [`supervise`] waits, relays and watches; [`channel`] carries the
 //! few words between the two.
-#![allow(dead_code)]
 
 mod caller;
 mod channel;

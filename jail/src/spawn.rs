@@ -48,8 +48,6 @@ impl Jail {
 pub enum End {
     /// The supervisor's own descriptor of the same number (`/dev/null` if it is closed).
     Inherit,
-    /// `/dev/null`.
-    Null,
     /// The slave of the jail's own pty.
     Pty,
     /// This descriptor, a pipe for instance.

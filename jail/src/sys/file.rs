@@ -157,14 +157,6 @@ pub fn close_range(first: u32, last: u32) -> nix::Result<()> {
     Errno::result(done).map(drop)
 }
 
-/// A descriptor of the caller's by its number: one of 0, 1, 2, which
-/// [`reserve_standard`] keeps open.
-pub fn standard(number: RawFd) -> BorrowedFd<'static> {
-    debug_assert!((0..=2).contains(&number));
-    // SAFETY: 0, 1 and 2 are open for the whole life of the process.
-    unsafe { BorrowedFd::borrow_raw(number) }
-}
-
 /// Takes over a descriptor that the caller handed us by its number (`--status-fd`): a
 /// close-on-exec copy, so that nothing inside inherits it. The original is closed unless
 /// it is a standard stream.

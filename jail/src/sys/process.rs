@@ -43,16 +43,6 @@ pub fn seccomp_mode() -> nix::Result<i32> {
     prctl(libc::PR_GET_SECCOMP, 0)
 }
 
-/// The name that `ps` shows for this process.
-pub fn set_name(name: &CStr) -> nix::Result<()> {
-    prctl(libc::PR_SET_NAME, name.as_ptr() as libc::c_ulong).map(drop)
-}
-
-/// Adopts orphaned descendants, as pid 1 does.
-pub fn adopt_orphans() -> nix::Result<()> {
-    prctl(libc::PR_SET_CHILD_SUBREAPER, 1).map(drop)
-}
-
 /// A cgroup namespace rooted where this process now is.
 pub fn new_cgroup_namespace() -> nix::Result<()> {
     // SAFETY: a flag, no memory.
