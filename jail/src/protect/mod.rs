@@ -480,7 +480,7 @@ impl Protection {
             self.on_changed(changed, jail);
         }
         for git_dir in self.made.clone() {
-            self.judge_made(&git_dir, &now);
+            self.judge_made(&git_dir, &now, jail);
         }
     }
 
@@ -563,11 +563,7 @@ impl Protection {
                     repository::Pointer::Inside(_)
                 )
         };
-        let unfinished = || {
-            jail.is_some()
-                && sighting.kind == Kind::File
-                && repository::small(&sighting.path).is_some_and(|text| !text.ends_with(b"\n"))
-        };
+        let unfinished = || jail.is_some() && is_unfinished(sighting);
         match (sighting.role, known) {
             (Role::Way | Role::Target | Role::ForeignWorktree, true) | (Role::GitConfig, _) => {
                 Fate::Close
@@ -612,7 +608,7 @@ impl Protection {
     }
 
     /// Judges a folder of git that the command has made.
-    fn judge_made(&mut self, git_dir: &Path, now: &Inventory) {
+    fn judge_made(&mut self, git_dir: &Path, now: &Inventory, jail: Option<&Jail>) {
         let mut findings = Vec::new();
         for sighting in &now.sightings {
             if !sighting.path.starts_with(git_dir) {
@@ -623,6 +619,7 @@ impl Protection {
                 Role::GitHooks => self.court().hooks(&sighting.path, &mut findings),
                 Role::GitOther
                     if sighting.path.file_name() == Some("commondir".as_ref())
+                        && !(jail.is_some() && is_unfinished(sighting))
                         && !self.is_sound_worktree(&sighting.path) =>
                 {
                     self.take(&sighting.path, "would point git at another repository");
@@ -754,6 +751,13 @@ impl Protection {
     fn is_made(&self, path: &Path) -> bool {
         self.made.iter().any(|made| path.starts_with(made))
     }
+}
+
+/// Git makes a file that points somewhere empty, and writes its one line then. Until the
+/// line has its end it is too early to judge; when the run is over it is not.
+fn is_unfinished(sighting: &Sighting) -> bool {
+    sighting.kind == Kind::File
+        && repository::small(&sighting.path).is_some_and(|text| !text.ends_with(b"\n"))
 }
 
 /// What becomes of a changed name.
