@@ -38,7 +38,7 @@ enum Act {
         /// Policy files; SANDBOX.md is read as such
         files: Vec<PathBuf>,
     },
-    /// Run the [[test]] cases of the given files, or of all that hold in this folder
+    /// Run the test cases of the given files, or of all that hold in this folder
     Test {
         /// Print as JSON
         #[arg(long)]
