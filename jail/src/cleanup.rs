@@ -117,7 +117,8 @@ impl RunFolder {
             .custom_flags(libc::O_NOFOLLOW)
             .open(&hidden)
             .map_err(failed("making", &hidden))?;
-        let file = Flock::lock(file, FlockArg::LockExclusiveNonblock)
+        // Waits: a sweeper that is just looking holds it for a moment.
+        let file = Flock::lock(file, FlockArg::LockExclusive)
             .map_err(|(_, errno)| failed("locking", &hidden)(errno.into()))?;
         fs::rename(&hidden, &path).map_err(failed("making", &path))?;
         Ok(Note { path, file })

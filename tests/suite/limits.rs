@@ -164,16 +164,12 @@ fn a_fork_bomb_is_held(scene: &Scene) -> Verdict {
     scene.needs(&["bash"])?;
     // Once before: folders that sjail makes for good.
     scene.run(["--", "true"]).output()?.succeeds()?;
+    // As a script: on the command line it would be recognised and blocked.
+    let script = scene.file("bomb.sh", "b() { b | b & }; b; sleep 100")?;
+    let script = script.display().to_string();
     let before = Snapshot::take(scene);
     let run = scene
-        .run([
-            "--timeout",
-            "4s",
-            "--",
-            "bash",
-            "-c",
-            "b() { b | b & }; b; sleep 100",
-        ])
+        .run(["--timeout", "4s", "--", "bash", &script])
         .output()?;
     assert!(matches!(run.code(), Some(124 | 137)), "{run}");
     before.nothing_new(scene)

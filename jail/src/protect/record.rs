@@ -88,7 +88,8 @@ impl Record {
             .mode(0o600)
             .custom_flags(libc::O_NOFOLLOW)
             .open(&path)?;
-        let mut file = Flock::lock(file, FlockArg::LockExclusiveNonblock)
+        // Waits: a sweeper that is just looking at the empty file holds it for a moment.
+        let mut file = Flock::lock(file, FlockArg::LockExclusive)
             .map_err(|(_, errno)| io::Error::from(errno))?;
         file.write_all(&serde_json::to_vec(&text)?)?;
         Ok(Record { path, _lock: file })
