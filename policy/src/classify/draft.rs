@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::installs::Install;
 use super::verdict::{Program, SimpleCommand};
 use crate::command::knowledge::Kind;
 use crate::effect::{Action, Effect, Span};
@@ -12,6 +13,8 @@ use crate::risk::Risk;
 pub(crate) struct Draft {
     pub program: Program,
     pub effects: Vec<Effect>,
+    /// The package manager it is, when it fetches.
+    pub install: Option<Install>,
     /// The risk that no effect stands for: an unknown program, an unlisted option.
     pub floor: Risk,
     /// The reason for the floor.
@@ -23,6 +26,7 @@ impl Draft {
         Draft {
             program,
             effects: Vec::new(),
+            install: None,
             floor: Risk::Safe,
             notes: Vec::new(),
         }
@@ -121,6 +125,7 @@ impl Draft {
         command.reasons = gravest_first(self.reasons());
         command.program = self.program;
         command.effects = self.effects;
+        command.install = self.install;
     }
 }
 

@@ -379,6 +379,7 @@ impl<'c> Judge<'c> {
             wrappers: call.wrappers.clone(),
             nesting: self.nesting,
             effects: Vec::new(),
+            install: None,
             risk: Risk::Safe,
             reasons: Vec::new(),
             span: call.span,

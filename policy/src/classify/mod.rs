@@ -11,6 +11,7 @@ pub(crate) mod expand;
 pub(crate) mod flow;
 pub(crate) mod given;
 pub(crate) mod harm;
+pub(crate) mod installs;
 pub(crate) mod judge;
 pub(crate) mod place;
 mod raw;
@@ -20,6 +21,7 @@ pub(crate) mod verdict;
 mod walk;
 
 pub use context::Context;
+pub use installs::{Client, Install};
 pub use verdict::{Arg, Classification, Opaque, Program, Redirect, RedirectKind, SimpleCommand};
 
 use crate::command::knowledge;

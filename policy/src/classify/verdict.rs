@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::installs::Install;
 use crate::effect::{Effect, Span, Target};
 use crate::risk::Risk;
 
@@ -66,6 +67,9 @@ pub struct SimpleCommand {
     pub nesting: usize,
     /// What it does.
     pub effects: Vec<Effect>,
+    /// The package manager it is, when it fetches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub install: Option<Install>,
     /// Its own risk.
     pub risk: Risk,
     /// Why, in short phrases.

@@ -44,7 +44,14 @@ impl<'a, 'c> Act<'a, 'c> {
         draft: &'a mut Draft,
         spec: &'static Spec,
     ) -> Self {
-        let mut words = &call.args[1..];
+        // `cargo +nightly build`: the toolchain stands before everything else.
+        let toolchain = draft.program.name == "cargo"
+            && call
+                .args
+                .get(1)
+                .is_some_and(|word| word.text.starts_with('+'));
+        let offset = 1 + usize::from(toolchain);
+        let mut words = &call.args[offset..];
         if words.len() > MAX_ARGS {
             draft.note(Risk::Dangerous, "Too many arguments to judge");
             words = &words[..MAX_ARGS];
@@ -58,7 +65,7 @@ impl<'a, 'c> Act<'a, 'c> {
             spec,
             sub: Vec::new(),
             args: words.to_vec(),
-            offset: 1,
+            offset,
             reading: Reading::default(),
             cwd,
         };

@@ -6,8 +6,22 @@ use super::knowledge::Role;
 use crate::classify::flow::Flow;
 use crate::classify::given::Given;
 use crate::classify::harm::Touch;
+use crate::classify::installs;
 use crate::effect::Action;
 use crate::risk::Risk;
+
+/// Remembers which package manager this is, when it fetches.
+pub(crate) fn note_client(act: &mut Act<'_, '_>) {
+    if !act.draft.program.trusted {
+        return;
+    }
+    let bare = act.args.is_empty() && act.sub.is_empty();
+    if let Some(client) = installs::client(&act.draft.program.name, &act.sub, bare) {
+        let words = act.call.args.get(1..).unwrap_or_default();
+        let found = installs::install(client, words, &act.call.assignments);
+        act.draft.install = Some(found);
+    }
+}
 
 /// An installation: normal, with what is unusual about it.
 pub(crate) fn install(act: &mut Act<'_, '_>) -> Flow {

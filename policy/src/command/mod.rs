@@ -60,6 +60,7 @@ pub(crate) fn judge(
         return Flow::of(Sources::PROGRAM);
     }
     act.change_folder();
+    install::note_client(&mut act);
     let flow = handle(&mut act);
     if act.reading.modifiers.has(Modifiers::CALM) {
         act.draft.calm();

@@ -55,6 +55,11 @@ pub(crate) fn interpreter(act: &mut Act<'_, '_>) -> Flow {
     let Input::Code(language) = act.spec.input else {
         return Flow::of(Sources::PROGRAM);
     };
+    if language == Language::Python
+        && let Some(words) = module(act)
+    {
+        return act.inner_args(words);
+    }
     let given =
         act.reading.flags.iter().any(|seen| {
             matches!(seen.flag.role, Role::Code(_)) || seen.flag.spellings.contains(&"-m")
@@ -78,6 +83,28 @@ pub(crate) fn interpreter(act: &mut Act<'_, '_>) -> Flow {
         }
         _ => input(act, language),
     }
+}
+
+/// Modules that are the programs of the same name.
+const MODULES: &[&str] = &["pip", "pipx", "uv", "poetry", "pdm", "pipenv", "twine"];
+
+/// `python -m pip …`: the words of the program that the module is.
+fn module(act: &Act<'_, '_>) -> Option<Vec<Given>> {
+    act.reading.seen("-m")?;
+    let at = act
+        .args
+        .iter()
+        .position(|word| word.exact && word.text.starts_with("-m"))?;
+    let (name, rest) = match act.args[at].text.strip_prefix("-m") {
+        Some("") | None => (act.args.get(at + 1)?.clone(), at + 2),
+        Some(name) => (act.args[at].part(name), at + 1),
+    };
+    if !name.exact || !MODULES.contains(&name.text.as_str()) {
+        return None;
+    }
+    let mut words = vec![name];
+    words.extend_from_slice(act.args.get(rest..).unwrap_or_default());
+    Some(words)
 }
 
 /// Whether the options already say what to run.

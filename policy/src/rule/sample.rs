@@ -64,6 +64,7 @@ fn command(text: &str, risk: Risk, span: Span) -> SimpleCommand {
         wrappers,
         nesting: 0,
         effects: Vec::new(),
+        install: None,
         risk,
         reasons: Vec::new(),
         span,
