@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use sjail_policy::wire::control;
 
@@ -49,6 +49,11 @@ enum Verb {
 const FAILED: u8 = 125;
 /// Refused.
 const BLOCKED: u8 = 77;
+
+/// Everything that can be typed, for the manual.
+pub fn command() -> clap::Command {
+    Arguments::command()
+}
 
 /// Reads the words and does what they say.
 pub fn main() -> ExitCode {

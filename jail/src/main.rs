@@ -22,6 +22,8 @@ mod judge;
 mod landlock;
 mod layout;
 mod limits;
+#[cfg(feature = "manual")]
+mod manual;
 mod mounts;
 mod outcome;
 mod output;

@@ -29,7 +29,7 @@ use crate::judge::{Judge, Typed};
     bin_name = "sjail check",
     override_usage = "sjail check [OPTIONS] 'SHELL LINE'\n       sjail check [OPTIONS] -- PROGRAM [ARG]...\n       sjail check --path PATH --op read|write|edit\n       sjail check --jsonl < COMMANDS"
 )]
-struct CheckArgs {
+pub struct CheckArgs {
     /// Print the answer as JSON
     #[arg(long)]
     json: bool,

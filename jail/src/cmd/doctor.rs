@@ -12,7 +12,7 @@ use crate::exit::Exit;
 /// Exit status 0: the usual profile can be kept in full.
 #[derive(Debug, Parser)]
 #[command(name = "sjail doctor", bin_name = "sjail doctor")]
-struct DoctorArgs {
+pub struct DoctorArgs {
     /// Print as JSON
     #[arg(long)]
     json: bool,

@@ -21,7 +21,7 @@ use crate::request;
     override_usage = "sjail explain [--json] [--all] [OPTIONS OF RUN]",
     mut_arg("json", |arg| arg.help("Print as JSON"))
 )]
-struct ExplainArgs {
+pub struct ExplainArgs {
     /// Also the reason for each path, variable and name of the profile
     #[arg(long)]
     all: bool,

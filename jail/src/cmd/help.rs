@@ -2,7 +2,8 @@
 
 use crate::exit::Exit;
 
-const TEXT: &str = "\
+/// What is printed.
+pub const TEXT: &str = "\
 sjail runs a command so that it can do only what its owner said it may.
 
 Usage: sjail run [OPTIONS] -- PROGRAM [ARG]...

@@ -1,13 +1,13 @@
 //! The sub-commands that look and explain, and run nothing; those that need the store are
 //! handed on to the broker's program.
 
-mod check;
-mod doctor;
-mod explain;
-mod help;
-mod policy;
-mod quarantine;
-mod trust;
+pub mod check;
+pub mod doctor;
+pub mod explain;
+pub mod help;
+pub mod policy;
+pub mod quarantine;
+pub mod trust;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -38,6 +38,8 @@ pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
                 .collect();
             return Failure::Error(client::hand_on(&words)).said();
         }
+        #[cfg(feature = "manual")]
+        "manual" => return crate::manual::run(words),
         _ => return help::unknown(name),
     };
     run(words).unwrap_or_else(|failure| failure.said())

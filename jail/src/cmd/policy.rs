@@ -20,7 +20,7 @@ use crate::judge::Judge;
 /// Shows, checks and tests policy files.
 #[derive(Debug, Parser)]
 #[command(name = "sjail policy", bin_name = "sjail policy")]
-struct PolicyArgs {
+pub struct PolicyArgs {
     #[command(subcommand)]
     act: Act,
 }

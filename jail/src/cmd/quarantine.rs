@@ -14,7 +14,7 @@ use crate::protect::quarantine::{self, Item};
 /// Protected names that jailed commands made are moved out of the workspace, not deleted.
 #[derive(Debug, Parser)]
 #[command(name = "sjail quarantine", bin_name = "sjail quarantine")]
-struct QuarantineArgs {
+pub struct QuarantineArgs {
     #[command(subcommand)]
     act: Act,
 }

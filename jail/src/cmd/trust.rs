@@ -21,7 +21,7 @@ use crate::workspace;
 /// then they may only tighten. Whatever changes in them must be agreed to again.
 #[derive(Debug, Parser)]
 #[command(name = "sjail trust", bin_name = "sjail trust")]
-struct TrustArgs {
+pub struct TrustArgs {
     /// Take the trust back
     #[arg(long, conflicts_with_all = ["list", "hash"])]
     revoke: bool,
