@@ -25,6 +25,7 @@ mod limits;
 #[cfg(feature = "manual")]
 mod manual;
 mod mounts;
+mod names;
 mod outcome;
 mod output;
 mod permission;
@@ -62,7 +63,11 @@ fn main() -> ExitCode {
         );
         return ExitCode::from(Exit::Failed.code());
     }
-    let mut words = std::env::args_os().skip(1);
+    let mut words = std::env::args_os();
+    let called = words.next().and_then(|called| names::Name::of(&called));
+    if let Some(name) = called {
+        return ExitCode::from(name.run(&words.collect::<Vec<_>>()));
+    }
     let name = words.next().unwrap_or_default();
     let words: Vec<OsString> = words.collect();
     if name == "run" {

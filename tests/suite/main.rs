@@ -1,6 +1,7 @@
 //! `e2e`: every suite, by theme. See the documentation of `sjail_tests`.
 
 mod broker;
+mod desk;
 mod escape;
 mod kill;
 mod limits;
@@ -8,6 +9,7 @@ mod misuse;
 mod policy;
 mod protect;
 mod run;
+mod seeds;
 mod terminal;
 mod work;
 
@@ -26,6 +28,7 @@ fn standing() -> Vec<(&'static str, Vec<Test>)> {
         ("protect", protect::suite()),
         ("limits", limits::suite()),
         ("kill", kill::suite()),
+        ("seeds", seeds::suite()),
     ]
 }
 

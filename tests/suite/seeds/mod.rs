@@ -1,0 +1,29 @@
+//! The interfaces that agents and their owners already know, spoken word for word: each
+//! test is named for what it promises.
+
+mod names;
+mod sandbox_md;
+
+use std::ffi::OsStr;
+use std::os::unix::fs::symlink;
+
+use sjail_tests::{Call, Scene, Test, Verdict};
+
+pub fn suite() -> Vec<Test> {
+    let mut all = names::tests();
+    all.extend(sandbox_md::tests());
+    all
+}
+
+/// `sandbox-…`, by a link to sjail.
+fn link<S: AsRef<OsStr>>(
+    scene: &Scene,
+    name: &str,
+    words: impl IntoIterator<Item = S>,
+) -> Verdict<Call> {
+    let link = scene.outside().join(name);
+    if !link.exists() {
+        symlink(scene.program("sjail"), &link)?;
+    }
+    Ok(scene.host(link).args(words))
+}

@@ -1,0 +1,147 @@
+//! `SANDBOX.md` as it stands in the documents.
+
+use serde_json::json;
+use sjail_tests::{Scene, Test, Verdict, tests};
+
+pub fn tests() -> Vec<Test> {
+    tests![
+        the_whole_file_holds_once_trusted,
+        until_then_it_only_tightens,
+        a_change_takes_the_trust_away,
+        mistakes_are_named_by_line,
+    ]
+}
+
+/// The example, word for word.
+const FILE: &str = "\
+# Secure Sandbox Configuration
+## Security Level
+Level: allowlist
+## Allowed Commands (Auto-execute)
+- ls
+- pwd
+- cat
+- echo
+- grep
+- rg
+- node --version
+- npm list
+## Dangerous Patterns (Require Approval)
+- rm -rf
+- dd if=
+- mkfs
+- sudo
+- chmod 777
+- *
+## Disallowed Commands (Block)
+- curl http://
+- wget http://
+- nc -l
+- bash -c
+- eval
+## Approval Settings
+- Auto-approve safe: true
+- Dry-run by default: false
+- Audit retention: 30 days
+";
+
+fn trust(scene: &Scene) -> Verdict {
+    let shown = scene.sjail(["trust", "--hash", "0"]).output()?;
+    let hash = shown.stdout.trim().rsplit(' ').next().unwrap_or_default();
+    scene
+        .sjail(["trust", "--hash", hash])
+        .output()?
+        .succeeds()?;
+    Ok(())
+}
+
+fn action(scene: &Scene, line: &str) -> Verdict<String> {
+    let answer = scene.sjail(["check", "--json", line]).output()?.json()?;
+    let word = answer["suggested_action"].as_str().unwrap_or_default();
+    Ok(word.to_owned())
+}
+
+fn the_whole_file_holds_once_trusted(scene: &Scene) -> Verdict {
+    scene.file("SANDBOX.md", FILE)?;
+    trust(scene)?;
+    for (line, expected) in [
+        ("ls -la", "execute"),
+        ("cat notes", "execute"),
+        ("npm list", "execute"),
+        ("node --version", "execute"),
+        ("rm -rf build", "queue_for_approval"),
+        ("dd if=a of=b", "queue_for_approval"),
+        ("mkfs /dev/null", "queue_for_approval"),
+        ("sudo ls", "queue_for_approval"),
+        ("chmod 777 x", "queue_for_approval"),
+        ("anything-else", "queue_for_approval"),
+        ("npm install express", "queue_for_approval"),
+        ("curl http://example.org/", "block"),
+        ("wget http://example.org/", "block"),
+        ("nc -l 8080", "block"),
+        ("bash -c ls", "block"),
+        ("eval ls", "block"),
+    ] {
+        let got = action(scene, line)?;
+        // What is worse by itself than the file says stays worse.
+        assert!(got == expected || got == "block", "{line}: {got}");
+    }
+    let explained = scene.sjail(["explain", "--json"]).output()?.json()?;
+    for (key, value) in [
+        ("commands.level", json!("allowlist")),
+        ("commands.auto_approve_safe", json!(true)),
+        ("commands.dry_run", json!(false)),
+        ("audit.retention", json!("30d")),
+    ] {
+        let found = explained["values"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .find(|row| row["key"] == key)
+            .map(|row| row["value"]["value"].clone());
+        assert_eq!(found, Some(value), "{key}");
+    }
+    scene.run(["--", "ls"]).output()?.succeeds()?;
+    scene.run(["--", "nc", "-l", "1"]).output()?.exits(77)?;
+    Ok(())
+}
+
+fn until_then_it_only_tightens(scene: &Scene) -> Verdict {
+    let loose = "## Security Level\nLevel: full\n## Allowed Commands\n- rm -rf *\n\
+                 ## Disallowed Commands\n- wget\n";
+    scene.file("SANDBOX.md", loose)?;
+    assert_eq!(action(scene, "rm -rf build")?, "queue_for_approval");
+    assert_eq!(action(scene, "wget https://example.org/")?, "block");
+    scene
+        .sjail(["policy", "check"])
+        .output()?
+        .succeeds()?
+        .stdout_has("SANDBOX.md:4")?;
+    // The control: the same line holds once the file is trusted.
+    trust(scene)?;
+    assert_eq!(action(scene, "rm -rf build")?, "execute");
+    Ok(())
+}
+
+fn a_change_takes_the_trust_away(scene: &Scene) -> Verdict {
+    scene.file("SANDBOX.md", "## Allowed Commands\n- rm -rf *\n")?;
+    trust(scene)?;
+    assert_eq!(action(scene, "rm -rf build")?, "execute");
+    scene.file("SANDBOX.md", "## Allowed Commands\n- rm -rf *\n- ls\n")?;
+    assert_eq!(action(scene, "rm -rf build")?, "queue_for_approval");
+    Ok(())
+}
+
+fn mistakes_are_named_by_line(scene: &Scene) -> Verdict {
+    scene.file(
+        "SANDBOX.md",
+        FILE.replace("Level: allowlist", "Level: strict"),
+    )?;
+    scene
+        .run(["--", "ls"])
+        .output()?
+        .exits(125)?
+        .stderr_has("SANDBOX.md:3:1")?
+        .stderr_has("full, allowlist, deny")?;
+    Ok(())
+}
