@@ -648,3 +648,96 @@ mod never_fails {
             }
         }
 }
+
+#[test]
+fn what_breaks_off_at_the_end_is_judged_by_its_parts() {
+    all(
+        Risk::Normal,
+        &[
+            "if [ -d x ]; then ls",
+            "for f in *; do echo $f",
+            "(ls",
+            "echo $(ls",
+        ],
+    );
+    at_least(
+        Risk::Dangerous,
+        &[
+            "if [ -d x ]; then rm -rf x",
+            "if true; then ls; done; ls",
+            "echo 'ls",
+            "echo \"ls",
+            "echo `ls",
+        ],
+    );
+    at_least(
+        Risk::Critical,
+        &["while true; do rm -rf /", "echo $(rm -rf /"],
+    );
+}
+
+#[test]
+fn looking_with_more_rights_is_normal() {
+    all(
+        Risk::Normal,
+        &["sudo ls /root", "sudo -u www id", "sudo git status"],
+    );
+    at_least(
+        Risk::Dangerous,
+        &[
+            "sudo -i",
+            "sudo less /var/log/syslog",
+            "sudo git log",
+            "sudo tee x",
+            "sudo apt-get install jq",
+            "sudo cat /etc/shadow",
+        ],
+    );
+}
+
+#[test]
+fn services_behind_a_command_line() {
+    at_least(
+        Risk::Dangerous,
+        &[
+            "aws ecr batch-delete-image --repository-name r --image-ids imageTag=t",
+            "aws s3 sync . s3://bucket --delete",
+            "gcloud compute instances stop vm",
+            "netlify sites:delete",
+            "bundle exec rake db:drop",
+            "npx prisma migrate reset --force",
+            "npx prisma@5 migrate reset",
+            "php artisan db:wipe",
+            "python manage.py flush --noinput",
+            "mongosh --eval 'db.dropDatabase()'",
+            "redis-cli SCRIPT FLUSH",
+            "uv run twine upload dist/*",
+            "java -jar jenkins-cli.jar -s http://localhost/ delete-job x",
+            "echo 'disable server b/w' | socat stdio /run/haproxy.sock",
+            "curl http://10.0.0.7/admin",
+            "curl http://2130706433/",
+            "pwsh -enc SQBFAFgA",
+            "mise exec node@20 -- rm -rf x",
+        ],
+    );
+    at_least(
+        Risk::Critical,
+        &["nvme format /dev/nvme0n1", "poetry run rm -rf /"],
+    );
+    let harmless = [
+        "aws s3 sync . s3://bucket",
+        "op user list",
+        "mc admin user list store",
+        "npx cowsay hi",
+        "uv run pytest -q",
+        "php artisan migrate",
+        "python manage.py runserver",
+        "echo 'show stat' | socat stdio /run/haproxy.sock",
+        "curl http://localhost:8080/health",
+        "bundle exec rspec",
+    ];
+    for line in harmless {
+        let answer = judged(line);
+        assert!(answer.risk <= Risk::Normal, "{line}: {:?}", answer.reasons);
+    }
+}

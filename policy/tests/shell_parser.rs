@@ -169,8 +169,14 @@ fn errors_keep_what_was_read() {
         "a\nfi; b",
         &["a", "<syntax error: unexpected word or operator>"],
     );
-    sees("a $(b", &["a", "b", "<unterminated $( … )>"]);
-    sees("a; (b", &["a", "b", "<unterminated ( … )>"]);
+    sees("a $(b", &["a", "b", "<unfinished $( … )>"]);
+    sees("a; (b", &["a", "b", "<unfinished ( … )>"]);
+    sees("if a; then b", &["a", "b", "<unfinished if … fi>"]);
+    // Not at the end: what follows was not read.
+    sees(
+        "if a; then b; done; c",
+        &["a", "b", "<unterminated if … fi>"],
+    );
     sees("a `b (` c", &["a", "b", "<syntax error: unexpected (>"]);
     sees("a\0b", &["a", "<a NUL byte>"]);
     sees("!(a)", &["a"]);

@@ -37,6 +37,8 @@ pub(crate) struct Judge<'c> {
     pub active: Vec<String>,
     commands: Vec<SimpleCommand>,
     opaque: Vec<Opaque>,
+    /// Whether a compound command is cut off at the end of its source.
+    pub unfinished: bool,
     /// Inside text that is an argument: where that argument stands.
     frame: Option<Span>,
     texts: usize,
@@ -107,6 +109,7 @@ impl<'c> Judge<'c> {
             active: Vec::new(),
             commands: Vec::new(),
             opaque: Vec::new(),
+            unfinished: false,
             frame: None,
             texts: 0,
             count: 0,
@@ -155,9 +158,11 @@ impl<'c> Judge<'c> {
 
     /// Whether some part of the source is no sentence of the shell's grammar.
     pub(crate) fn could_not_read(&self) -> bool {
-        self.opaque
-            .iter()
-            .any(|opaque| opaque.why.starts_with("Cannot be read"))
+        self.unfinished
+            || self
+                .opaque
+                .iter()
+                .any(|opaque| opaque.why.starts_with("Cannot be read"))
     }
 
     /// Something that cannot be known.

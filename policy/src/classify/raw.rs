@@ -111,6 +111,13 @@ impl Judge<'_> {
         }
     }
 
+    /// A compound command that the source ends in. Every shell refuses it without running any
+    /// of it, and all of it was read as commands, which are judged like any others.
+    pub(crate) fn unfinished(&mut self, call: &Call) {
+        self.unfinished = true;
+        self.raw(Risk::Normal, "Breaks off unfinished", call.span);
+    }
+
     fn raw(&mut self, risk: Risk, says: &'static str, span: Span) {
         let call = Call {
             span,

@@ -12,6 +12,7 @@ use super::verdict::Program;
 use crate::command::knowledge;
 use crate::effect::Action;
 use crate::risk::Risk;
+use crate::shell::Reason;
 use crate::shell::ast::{Case, For, If, While};
 use crate::shell::fold::{Completeness, Value};
 use crate::shell::{Command, CommandKind, Connector, List, Pipeline, Script, Simple};
@@ -136,6 +137,10 @@ impl Judge<'_> {
                     self.expand(&word.parts, state, &call);
                 }
                 Flow::literal("")
+            }
+            CommandKind::Opaque(opaque) if matches!(opaque.reason, Reason::Unfinished(_)) => {
+                self.unfinished(&call);
+                Flow::of(Sources::UNKNOWN)
             }
             CommandKind::Opaque(opaque) => {
                 self.opaque(format!("Cannot be read: {}", opaque.reason), call.span);

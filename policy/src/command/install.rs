@@ -1,9 +1,9 @@
 //! Package managers: where packages come from, and whether their version is fixed.
 
 use super::act::Act;
-use super::describe;
-use super::knowledge::Role;
-use crate::classify::flow::Flow;
+use super::knowledge::{Positional, Role};
+use super::{describe, describe_base, describe_flags};
+use crate::classify::flow::{Flow, Sources};
 use crate::classify::given::Given;
 use crate::classify::harm::Touch;
 use crate::classify::installs;
@@ -31,6 +31,10 @@ pub(crate) fn install(act: &mut Act<'_, '_>) -> Flow {
         "",
         act.call.span,
     );
+    let runs = |arg: &Positional| arg.role == Role::Command;
+    if act.spec.args.iter().any(runs) {
+        return fetch_and_run(act);
+    }
     let flow = describe(act);
     let packages = act
         .positionals()
@@ -42,6 +46,36 @@ pub(crate) fn install(act: &mut Act<'_, '_>) -> Flow {
             .note(Risk::Normal, "Installs without a fixed version");
     }
     flow
+}
+
+/// `npx package …`: fetched, then run under its own name.
+fn fetch_and_run(act: &mut Act<'_, '_>) -> Flow {
+    describe_base(act);
+    describe_flags(act);
+    let Some(&index) = act.reading.positionals.first() else {
+        return Flow::of(Sources::PROGRAM);
+    };
+    let given = act.args[index].clone();
+    package(act, &given);
+    if !is_pinned(&given.text) && !act.reading.has("-p") {
+        act.draft
+            .note(Risk::Normal, "Installs without a fixed version");
+    }
+    let mut words = act.args[index..].to_vec();
+    words[0].text = program_of(&given.text).to_owned();
+    act.inner_args(words)
+}
+
+/// The program that a package is named after: `prisma` for `prisma@5`, `cli` for `@scope/cli`.
+fn program_of(package: &str) -> &str {
+    let name = match package.strip_prefix('@') {
+        Some(scoped) => scoped.split_once('/').map_or(scoped, |(_, name)| name),
+        None => package,
+    };
+    match name.split_once('@') {
+        Some((name, _)) if !name.is_empty() => name,
+        _ => name,
+    }
 }
 
 /// One package.

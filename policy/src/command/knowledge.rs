@@ -360,6 +360,7 @@ pub(crate) enum Handler {
     None,
     Alias,
     Awk,
+    Carrier,
     Cd,
     Chmod,
     Container,

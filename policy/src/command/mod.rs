@@ -83,6 +83,7 @@ fn handle(act: &mut Act<'_, '_>) -> Flow {
         Handler::None => describe(act),
         Handler::Alias => builtin::alias(act),
         Handler::Awk => script::awk(act),
+        Handler::Carrier => unknown::carrier(act),
         Handler::Cd => builtin::cd(act),
         Handler::Chmod => files::chmod(act),
         Handler::Container => container::run(act),

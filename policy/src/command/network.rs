@@ -38,6 +38,20 @@ pub(crate) fn curl(act: &mut Act<'_, '_>) -> Flow {
     }
     for address in &addresses {
         url::host(act, address);
+        url::inward(act, address);
+    }
+    let sends = [
+        "-d",
+        "--data",
+        "--post-data",
+        "--json",
+        "--data-binary",
+        "--data-raw",
+    ]
+    .iter()
+    .any(|flag| act.reading.has(flag));
+    if method.is_none() && sends {
+        method = Some("POST".to_owned());
     }
     for flag in ["-T", "--post-file"] {
         if let Some(file) = act.reading.value(flag).cloned() {
@@ -77,6 +91,7 @@ fn deletes(act: &mut Act<'_, '_>, method: Option<&str>, addresses: &[Given]) {
             ]
             .iter()
             .any(|verb| last.starts_with(verb))
+            || matches!(method, Some("POST" | "PUT")) && path.contains("/_cluster/")
     });
     let span = match (method, by_path) {
         (Some("DELETE"), _) => act.call.span,
@@ -158,6 +173,28 @@ pub(crate) fn openssl(act: &mut Act<'_, '_>) -> Flow {
     super::run::decoded("openssl", &input)
 }
 
+/// Whether all that is sent are questions.
+fn asks(input: &Flow) -> bool {
+    input.text.as_deref().is_some_and(|text| {
+        text.split(['\n', ';'])
+            .map(str::trim)
+            .all(|line| line.is_empty() || line.starts_with("show ") || line == "help")
+    })
+}
+
+/// A local socket that a service listens on.
+fn is_control_socket(word: &Given, kind: &str) -> bool {
+    let path = if kind.starts_with("UNIX") {
+        word.text.split_once(':').map_or("", |(_, path)| path)
+    } else {
+        word.text.as_str()
+    };
+    let path = path.split(',').next().unwrap_or_default();
+    path.starts_with("/run/")
+        || path.starts_with("/var/run/")
+        || path.starts_with('/') && path.ends_with(".sock")
+}
+
 /// `socat ADDRESS ADDRESS`.
 pub(crate) fn socat(act: &mut Act<'_, '_>) -> Flow {
     describe_base(act);
@@ -215,6 +252,13 @@ pub(crate) fn socat(act: &mut Act<'_, '_>) -> Flow {
                 Action::Network { host: None },
                 Risk::Dangerous,
                 "Opens a port to others",
+                word.span,
+            ),
+            // haproxy, docker and others take orders there.
+            _ if is_control_socket(word, kind) && !asks(&act.call.stdin) => act.draft.effect(
+                Action::SystemChange,
+                Risk::Dangerous,
+                "Talks to a service's control socket",
                 word.span,
             ),
             _ if network(kind) => {

@@ -2,6 +2,7 @@
 
 use super::knowledge::{Count, Flag, Modifiers, Positional, Role, Spec, Style, Sub, Takes};
 use crate::classify::given::Given;
+use crate::risk::Risk;
 
 /// An argument list, taken apart.
 #[derive(Debug, Default)]
@@ -325,6 +326,17 @@ pub(crate) fn roles(args: &[Positional], count: usize) -> Vec<Role> {
         .collect()
 }
 
+/// Whether a wildcard of the name stands for a word that only asks.
+fn reads(name: &str, words: &[&Given]) -> bool {
+    name.split(' ').zip(words).any(|(pattern, word)| {
+        pattern == "*"
+            && matches!(
+                word.text.as_str(),
+                "list" | "ls" | "get" | "show" | "info" | "status" | "describe" | "view" | "help"
+            )
+    })
+}
+
 /// The sub-command that an argument list names: its entry, and how many positionals name it.
 pub(crate) fn sub_command(
     subs: &'static [Sub],
@@ -336,6 +348,10 @@ pub(crate) fn sub_command(
             let Some((length, stars)) = matches(name, words) else {
                 continue;
             };
+            // `user *` is about changes: `user list` is not meant.
+            if stars > 0 && sub.spec.risk >= Risk::Dangerous && reads(name, words) {
+                continue;
+            }
             let better = best.is_none_or(|(_, l, s)| length > l || (length == l && stars < s));
             if better {
                 best = Some((&sub.spec, length, stars));

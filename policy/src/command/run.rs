@@ -3,7 +3,7 @@
 use super::act::Act;
 use super::code;
 use super::knowledge::{Input, Language, Modifiers, Role};
-use super::{describe_base, describe_flags};
+use super::{describe_base, describe_flags, verbs};
 use crate::classify::draft::Draft;
 use crate::classify::expand::UNKNOWN_OUTPUT;
 use crate::classify::flow::{Flow, Sources};
@@ -71,6 +71,7 @@ pub(crate) fn interpreter(act: &mut Act<'_, '_>) -> Flow {
     match script {
         Some(script) if !matches!(script.text.as_str(), "-" | "/dev/stdin") => {
             act.role(Role::Read, &script);
+            framework(act, &script);
             file(
                 act.judge,
                 act.state,
@@ -82,6 +83,43 @@ pub(crate) fn interpreter(act: &mut Act<'_, '_>) -> Flow {
             Flow::of(Sources::PROGRAM)
         }
         _ => input(act, language),
+    }
+}
+
+/// Scripts that every project of a framework has, with the same sub-commands: `manage.py flush`.
+fn framework(act: &mut Act<'_, '_>, script: &Given) {
+    let name = script.text.rsplit('/').next().unwrap_or_default();
+    if !matches!(
+        name,
+        "manage.py" | "artisan" | "console" | "rails" | "wp-cli.phar" | "occ" | "magento" | "spark"
+    ) || verbs::is_question(&act.args)
+    {
+        return;
+    }
+    let words: Vec<Given> = act.positionals().skip(1).cloned().collect();
+    let own = words.first().filter(|word| {
+        matches!(
+            word.text.as_str(),
+            "flush"
+                | "reset_db"
+                | "sqlflush"
+                | "migrate:fresh"
+                | "migrate:reset"
+                | "migrate:refresh"
+                | "doctrine:schema:drop"
+                | "doctrine:fixtures:load"
+        )
+    });
+    let span = own
+        .map(|word| word.span)
+        .or_else(|| verbs::search(words.iter(), true).map(|(_, word)| word.span));
+    if let Some(span) = span {
+        act.draft.effect(
+            Action::Discards,
+            Risk::Dangerous,
+            "Destroys data in a database",
+            span,
+        );
     }
 }
 

@@ -1,7 +1,9 @@
 //! Programs of which nothing is known: normal, unless their words give something away.
 
+use super::act::Act;
 use super::{knowledge, verbs};
 use crate::classify::draft::Draft;
+use crate::classify::flow::{Flow, Sources};
 use crate::classify::given::Given;
 use crate::classify::judge::{Call, Judge};
 use crate::classify::state::State;
@@ -10,6 +12,24 @@ use crate::risk::Risk;
 
 /// Arguments that may carry a command are looked at up to this many.
 const MAX_LOOKS: usize = 8;
+
+/// A sub-command that runs the command somewhere among its words: `tool exec 18 -- cmd`.
+pub(crate) fn carrier(act: &mut Act<'_, '_>) -> Flow {
+    act.draft.raise(Risk::Normal);
+    let words = act.args.as_slice();
+    let behind = |text: &str| {
+        words
+            .iter()
+            .position(|word| word.exact && word.text == text)
+            .map(|at| at + 1)
+            .filter(|&at| at < words.len())
+    };
+    let known = |word: &Given| word.exact && knowledge::program(base(&word.text)).is_some();
+    match behind("--").or_else(|| words.iter().take(MAX_LOOKS).position(known)) {
+        Some(first) => act.inner(first),
+        None => Flow::of(Sources::PROGRAM),
+    }
+}
 
 /// A program that no table lists.
 pub(crate) fn program(judge: &mut Judge<'_>, state: &mut State, call: &Call, draft: &mut Draft) {
@@ -58,11 +78,15 @@ fn deletes(call: &Call, draft: &mut Draft) {
 /// It may be a wrapper: what it would run counts, when that is grave.
 fn carries(judge: &mut Judge<'_>, state: &mut State, call: &Call, draft: &mut Draft) {
     let args = &call.args[1..];
-    // `mywrapper 5 rm -rf x`, but not `tool config init`.
-    let known = args
+    // `mywrapper 5 rm -rf x`, but not `tool config init`; what follows `--` in any case.
+    let dashes = args
         .iter()
         .take(MAX_LOOKS)
-        .position(|word| !is_own(word))
+        .position(|word| word.exact && word.text == "--")
+        .map(|at| at + 1)
+        .filter(|&at| at < args.len());
+    let known = dashes
+        .or_else(|| args.iter().take(MAX_LOOKS).position(|word| !is_own(word)))
         .filter(|&first| {
             args[first].exact && knowledge::program(base(&args[first].text)).is_some()
         });

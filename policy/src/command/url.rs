@@ -32,6 +32,35 @@ pub(crate) fn host(act: &mut Act<'_, '_>, given: &Given) {
     act.draft.effect(action, Risk::Normal, "", given.span);
 }
 
+/// An address inside the private network, or one written so that nobody sees where it leads.
+pub(crate) fn inward(act: &mut Act<'_, '_>, given: &Given) {
+    if !given.exact {
+        return;
+    }
+    let name = host_of(&given.text);
+    let says = match name.parse::<std::net::Ipv4Addr>() {
+        Ok(address) if address.is_private() || address.is_link_local() => {
+            "Reaches into the private network"
+        }
+        Err(_) if is_number(&name) => "Address written as a number",
+        _ => return,
+    };
+    act.draft
+        .effect(Action::Notes, Risk::Dangerous, says, given.span);
+}
+
+/// `2130706433`, `0x7f000001`, `0177.0.0.1`: numbers that some programs read as addresses.
+fn is_number(host: &str) -> bool {
+    let part = |part: &str| {
+        let digits = part
+            .strip_prefix("0x")
+            .or_else(|| part.strip_prefix("0X"))
+            .map(|hex| !hex.is_empty() && hex.bytes().all(|b| b.is_ascii_hexdigit()));
+        digits.unwrap_or(!part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
+    };
+    host.split('.').all(part)
+}
+
 /// `host:path`, `scheme://…`, or a local path.
 pub(crate) fn remote(act: &mut Act<'_, '_>, given: &Given) {
     match split_remote(&given.text) {

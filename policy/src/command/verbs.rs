@@ -70,7 +70,12 @@ pub(crate) fn search<'g>(
         })
 }
 
+/// Also behind a colon: `db:drop`, `sites:delete`.
 fn matches(pattern: &str, word: &str) -> bool {
+    let word = match word.rsplit_once(':') {
+        Some((front, last)) if !front.contains(['/', '.']) && !last.starts_with('/') => last,
+        _ => word,
+    };
     match (pattern.strip_suffix('*'), pattern.strip_prefix('*')) {
         (Some(start), _) => word.starts_with(start) && word.len() > start.len(),
         (_, Some(end)) => word.ends_with(end) && word.len() > end.len(),

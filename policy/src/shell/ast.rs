@@ -55,6 +55,9 @@ pub enum Reason {
     Syntax(&'static str),
     /// A quote, substitution, here-document or compound command that never ends.
     Unterminated(&'static str),
+    /// A compound command that the source ends in, all of it read: every shell refuses it, and
+    /// what it holds was read as commands. The text names the construct.
+    Unfinished(&'static str),
     /// Shells differ on what this means; the text names the construct.
     Ambiguous(&'static str),
     /// A NUL byte: shells drop it, or stop there.
@@ -72,6 +75,7 @@ impl std::fmt::Display for Reason {
             Reason::TooComplex => f.write_str("too complex to read"),
             Reason::Syntax(what) => write!(f, "syntax error: {what}"),
             Reason::Unterminated(what) => write!(f, "unterminated {what}"),
+            Reason::Unfinished(what) => write!(f, "unfinished {what}"),
             Reason::Ambiguous(what) => write!(f, "shells disagree about {what}"),
             Reason::Nul => f.write_str("a NUL byte"),
             Reason::Unknown(what) => write!(f, "{what} is only known when it runs"),

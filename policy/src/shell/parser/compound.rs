@@ -59,8 +59,18 @@ impl Parser<'_> {
     fn expect_word(&mut self, word: &'static [u8], construct: &'static str) {
         self.skip_blanks();
         if !self.eat_word(word) {
-            self.fail(Reason::Unterminated(construct));
+            self.cut_off(construct);
         }
+    }
+
+    /// The word that closes a compound command is missing: at the very end of the source
+    /// nothing was left unread.
+    pub fn cut_off(&mut self, construct: &'static str) {
+        self.fail(if self.at_end() {
+            Reason::Unfinished(construct)
+        } else {
+            Reason::Unterminated(construct)
+        });
     }
 
     /// `((…))` if it can be arithmetic, as bash decides it; a subshell otherwise.
@@ -78,7 +88,9 @@ impl Parser<'_> {
         self.eat(b'(');
         let script = self.script();
         self.skip_blanks();
-        self.expect(b')', Reason::Unterminated("( … )"));
+        if !self.eat(b')') {
+            self.cut_off("( … )");
+        }
         if double {
             self.check_reread(start);
         }
@@ -122,7 +134,7 @@ impl Parser<'_> {
         let body = self.script();
         self.skip_blanks();
         if !self.eat_word(close) {
-            self.fail(Reason::Unterminated("loop"));
+            self.cut_off("loop");
         }
         body
     }

@@ -100,7 +100,9 @@ impl Parser<'_> {
                 "a here-document that outlives its $( … )",
             ));
         }
-        self.expect(b')', Reason::Unterminated("$( … )"));
+        if !self.eat(b')') {
+            self.cut_off("$( … )");
+        }
         self.fill(&mut script);
         self.pending = pending;
         self.documents = documents;

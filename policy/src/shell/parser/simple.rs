@@ -4,7 +4,7 @@ use super::Parser;
 use super::cursor::Checkpoint;
 use super::reserved::ends_word;
 use super::text::Mode;
-use crate::shell::ast::{Command, CommandKind, Reason, Simple};
+use crate::shell::ast::{Command, CommandKind, Opaque, Reason, Simple};
 use crate::shell::word::{Assignment, AssignmentMode, Element, Part, PartKind, Word};
 
 impl Parser<'_> {
@@ -114,7 +114,10 @@ impl Parser<'_> {
     fn not_subscript<T>(&mut self, checkpoint: Checkpoint) -> Option<T> {
         match &self.failure {
             None => self.restore(checkpoint),
-            Some(failure) if matches!(failure.reason, Reason::Unterminated(_)) => {
+            Some(Opaque {
+                reason: Reason::Unterminated(_) | Reason::Unfinished(_),
+                ..
+            }) => {
                 self.restore(checkpoint);
             }
             Some(_) => {}
