@@ -95,6 +95,16 @@ pub enum Error {
         /// The folder.
         path: PathBuf,
     },
+    /// A folder of sjail's own was moved to where the command writes.
+    #[error("{name} is {}, inside the workspace {}, where the command could change what sjail keeps there; unset {name}, or set it to a folder elsewhere", path.display(), workspace.display())]
+    OwnFolder {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        path: PathBuf,
+        /// The workspace.
+        workspace: PathBuf,
+    },
     /// The policy says no, or cannot be read.
     #[error("{0}")]
     Policy(#[from] sjail_policy::config::Error),

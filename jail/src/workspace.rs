@@ -1,6 +1,6 @@
 //! Which folder is the project: the repository's top folder, else where the caller is.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
 
@@ -38,7 +38,57 @@ pub fn find(named: Option<&Path>, home: &Path) -> Result<Found, Error> {
             error: Errno::ENOTDIR.into(),
         });
     }
+    keeps_out(&workspace, home)?;
     Ok(Found { cwd, workspace })
+}
+
+/// The folders that sjail keeps its own files in, each with its place in a home where the
+/// variable is not set.
+const OWN: [(&str, &str); 5] = [
+    ("XDG_STATE_HOME", ".local/state"),
+    ("XDG_CONFIG_HOME", ".config"),
+    ("XDG_CACHE_HOME", ".cache"),
+    ("XDG_DATA_HOME", ".local/share"),
+    ("XDG_RUNTIME_DIR", ""),
+];
+
+/// Policies, records and sockets must not lie where the command writes. A variable that
+/// leads into the workspace was set by the project (an `.envrc`), or by mistake. Who
+/// makes the whole home the workspace has them there by right: the jail covers them.
+fn keeps_out(workspace: &Path, home: &Path) -> Result<(), Error> {
+    for (name, usual) in OWN {
+        let Some(set) = std::env::var_os(name).map(PathBuf::from) else {
+            continue;
+        };
+        if !set.is_absolute() || (!usual.is_empty() && set == home.join(usual)) {
+            continue;
+        }
+        if real(&set).starts_with(workspace) {
+            return Err(Error::OwnFolder {
+                name,
+                path: set,
+                workspace: workspace.to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// A path without links, as far as it exists.
+fn real(path: &Path) -> PathBuf {
+    for above in path.ancestors() {
+        if let (Ok(real), Ok(rest)) = (std::fs::canonicalize(above), path.strip_prefix(above)) {
+            let mut real = real;
+            for part in rest.components() {
+                match part {
+                    Component::ParentDir => drop(real.pop()),
+                    part => real.push(part),
+                }
+            }
+            return real;
+        }
+    }
+    path.to_owned()
 }
 
 /// The nearest folder at or above this one that has a `.git`.

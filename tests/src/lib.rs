@@ -57,7 +57,7 @@ pub mod wait;
 
 pub use binaries::Binaries;
 pub use call::{Call, Output, Running};
-pub use case::{Outcome, Stop, Test, Verdict};
+pub use case::{Outcome, Stop, Test, Verdict, ensure};
 pub use identity::Identity;
 pub use runner::main;
 pub use scene::Scene;

@@ -37,11 +37,6 @@ fn waiting() -> Vec<(&'static str, Vec<Test>)> {
     vec![
         // About one in fifty exchanges with a shell's job control does not come back.
         ("terminal", terminal::suite()),
-        ("open", escape::open_doors()),
-        (
-            "open",
-            vec![Test::new("no_file_size", misuse::no_file_size)],
-        ),
     ]
 }
 

@@ -31,6 +31,7 @@ pub fn suite() -> Vec<Test> {
         all_three_closed,
         few_descriptors,
         little_memory_of_the_caller,
+        no_file_size,
         few_processes,
         nested,
         no_home,
@@ -363,7 +364,7 @@ fn little_memory_of_the_caller(scene: &Scene) -> Verdict {
 }
 
 /// A caller that may write no file at all.
-pub fn no_file_size(scene: &Scene) -> Verdict {
+fn no_file_size(scene: &Scene) -> Verdict {
     limited(scene, "ulimit -f 0")
 }
 

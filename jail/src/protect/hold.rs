@@ -47,22 +47,35 @@ pub fn hold(jail: &Jail, sightings: &[&Sighting]) -> Result<Vec<u64>, Errno> {
         .collect())
 }
 
-/// Which of these are not mounted on themselves (any more), by their places in the list:
-/// a mount goes with the file it is on when that is deleted or replaced, and a new file
-/// may even have the old one's number.
-pub fn bare(jail: &Jail, sightings: &[Sighting]) -> Result<Vec<usize>, Errno> {
-    let paths: Vec<Option<CString>> = sightings.iter().map(|s| inside(&s.path)).collect();
+/// Which of these are not mounted on themselves any more, by their places in the list: a
+/// mount goes with the file it is on when that is deleted or replaced, and a new file may
+/// even have the old one's number. What stands there instead is mounted on itself in the
+/// same breath: until then the jail can write it.
+pub fn mend(jail: &Jail, sightings: &[Sighting]) -> Result<Vec<usize>, Errno> {
+    let paths: Vec<(Option<CString>, Role)> = sightings
+        .iter()
+        .map(|sighting| (inside(&sighting.path), sighting.role))
+        .collect();
     let answer = namespace::inside(jail.userns.as_fd(), jail.mntns.as_fd(), || {
         let root = openat2(None, c"/", libc::O_PATH | libc::O_DIRECTORY, 0, 0)?;
         let flags = libc::O_PATH | libc::O_NOFOLLOW;
-        let mounted = |path: &Option<CString>| {
-            path.as_ref().is_some_and(|path| {
-                openat2(Some(root.as_fd()), path, flags, 0, BENEATH)
-                    .and_then(|file| statx::is_mount_root(file.as_fd()))
-                    .unwrap_or(false)
-            })
-        };
-        Ok(paths.iter().map(|path| u8::from(mounted(path))).collect())
+        let mut mounted = Vec::with_capacity(paths.len());
+        for (path, role) in &paths {
+            let Some(path) = path else {
+                mounted.push(0);
+                continue;
+            };
+            let held = openat2(Some(root.as_fd()), path, flags, 0, BENEATH)
+                .and_then(|file| statx::is_mount_root(file.as_fd()))
+                .unwrap_or(false);
+            mounted.push(u8::from(held));
+            if !held {
+                // What cannot be closed now is tried again when it is judged, and the
+                // jail ended if that fails too.
+                let _ = hold_one(root.as_fd(), path, *role);
+            }
+        }
+        Ok(mounted)
     })?;
     Ok(answer
         .iter()
@@ -90,7 +103,12 @@ fn hold_one(root: BorrowedFd<'_>, path: &CString, role: Role) -> nix::Result<u64
     };
     for _ in 0..TRIES {
         let file = open()?;
-        let tree = mount::copy(file.as_fd(), Reach::Tree)?;
+        let tree = match mount::copy(file.as_fd(), Reach::Tree) {
+            Ok(tree) => tree,
+            // The file that was opened went, and its mount with it.
+            Err(Errno::ENOENT | Errno::EINVAL) => continue,
+            Err(errno) => return Err(errno),
+        };
         if role != Role::Way {
             mount::set_attributes(tree.as_fd(), READ_ONLY, Reach::Tree)?;
         }

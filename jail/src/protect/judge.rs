@@ -27,25 +27,25 @@ pub struct Court<'a> {
 impl Court<'_> {
     /// Judges a configuration that may have been changed by the jail: `host` is the text
     /// that the host had, nothing for a new repository. What is not harmless is taken
-    /// out of the file; the whole of it goes to quarantine first.
+    /// out of the file; the whole of it goes to quarantine first. Gives the text that was
+    /// found good: the file itself may be another one by the time this returns.
     pub fn config(
         &self,
         path: &Path,
         host: &[u8],
         findings: &mut Vec<Finding>,
-    ) -> Result<(), quarantine::Error> {
+    ) -> Result<Vec<u8>, quarantine::Error> {
         let Some(text) = small(path) else {
             // A link, a folder, a pipe, or more than a megabyte: no configuration.
             if fs::symlink_metadata(path).is_ok() {
-                let item = self
-                    .quarantine
-                    .take(path, "is no file that git's configuration can be")?;
-                findings.push(Finding::quarantined(&item));
+                let why = "is no file that git's configuration can be";
+                let item = self.quarantine.take(path, why)?;
+                findings.extend(item.as_ref().map(Finding::quarantined));
             }
-            return Ok(());
+            return Ok(host.to_owned());
         };
         if text == host {
-            return Ok(());
+            return Ok(text);
         }
         let git_dir = path.parent().unwrap_or(self.workspace);
         let before = Document::parse(host).or_else(|_| Document::parse(b""));
@@ -55,15 +55,15 @@ impl Court<'_> {
                 let why = format!("cannot be read as git's configuration ({error})");
                 let item = match host.is_empty() {
                     true => self.quarantine.take(path, &why)?,
-                    false => self.quarantine.keep(path, &text, &why)?,
+                    false => Some(self.quarantine.keep(path, &text, &why)?),
                 };
-                findings.push(Finding::quarantined(&item));
-                return match host.is_empty() {
-                    true => Ok(()),
-                    false => self.write(path, host),
-                };
+                findings.extend(item.as_ref().map(Finding::quarantined));
+                if !host.is_empty() {
+                    self.write(path, host)?;
+                }
+                return Ok(host.to_owned());
             }
-            (Err(_), _) => return Ok(()),
+            (Err(_), _) => return Ok(host.to_owned()),
         };
         let place = Place {
             workspace: self.workspace,
@@ -72,7 +72,7 @@ impl Court<'_> {
         };
         let merged = git_keys::merge(&before, &after, place);
         if merged.left_out.is_empty() {
-            return Ok(());
+            return Ok(text);
         }
         let item =
             self.quarantine
@@ -80,7 +80,8 @@ impl Court<'_> {
         for left in &merged.left_out {
             findings.push(Finding::key(path, left, Some(&item.id)));
         }
-        self.write(path, &merged.text)
+        self.write(path, &merged.text)?;
+        Ok(merged.text)
     }
 
     /// Judges a folder of hooks: everything in it that git could run goes to quarantine.
@@ -89,7 +90,7 @@ impl Court<'_> {
             let item = self
                 .quarantine
                 .take(path, "would give git programs to run")?;
-            findings.push(Finding::quarantined(&item));
+            findings.extend(item.as_ref().map(Finding::quarantined));
             return Ok(());
         }
         for entry in fs::read_dir(path).into_iter().flatten().flatten() {
@@ -97,7 +98,7 @@ impl Court<'_> {
                 let item = self
                     .quarantine
                     .take(&entry.path(), "is a program that git would run")?;
-                findings.push(Finding::quarantined(&item));
+                findings.extend(item.as_ref().map(Finding::quarantined));
             }
         }
         Ok(())

@@ -413,14 +413,15 @@ impl Protection {
             .find(|config| std::fs::symlink_metadata(config.with_extension("lock")).is_ok());
     }
 
-    /// Forgets what is no longer mounted, so that it counts as changed. The kernel says
-    /// when mounts of the jail have changed; only then somebody has to go in and look.
+    /// Closes what is no longer mounted, before anything else is looked at, and forgets
+    /// it, so that it counts as changed. The kernel says when mounts of the jail have
+    /// changed; only then somebody has to go in.
     fn drop_bare(&mut self, jail: &Jail) {
         let mut changed = [PollFd::new(jail.mountinfo.as_fd(), PollFlags::POLLPRI)];
         if poll(&mut changed, PollTimeout::ZERO) == Ok(0) {
             return;
         }
-        match hold::bare(jail, &self.held) {
+        match hold::mend(jail, &self.held) {
             Ok(bare) => {
                 let mut index = 0;
                 self.held.retain(|_| {
@@ -583,15 +584,13 @@ impl Protection {
         let judged = match sighting.role {
             Role::GitConfig => {
                 let host = self.host_text(&sighting.path);
-                self.court().config(&sighting.path, &host, &mut findings)
+                let judged = self.court().config(&sighting.path, &host, &mut findings);
+                judged.map(|good| self.remember(&sighting.path, good))
             }
             Role::GitHooks => self.court().hooks(&sighting.path, &mut findings),
             _ => Ok(()),
         };
         self.admit(judged);
-        if sighting.role == Role::GitConfig {
-            self.remember(&sighting.path);
-        }
         self.findings.extend(findings);
         if self.was_known(&sighting.path) && sighting.role != Role::Way {
             self.findings.push(Finding::held_again(&sighting.path));
@@ -615,7 +614,10 @@ impl Protection {
                 continue;
             }
             let judged = match sighting.role {
-                Role::GitConfig => self.court().config(&sighting.path, b"", &mut findings),
+                Role::GitConfig => {
+                    let judged = self.court().config(&sighting.path, b"", &mut findings);
+                    judged.map(drop)
+                }
                 Role::GitHooks => self.court().hooks(&sighting.path, &mut findings),
                 Role::GitOther
                     if sighting.path.file_name() == Some("commondir".as_ref())
@@ -669,7 +671,9 @@ impl Protection {
             .filter(|f| f.is_quarantined(path))
             .count();
         match self.quarantine.take(path, why) {
-            Ok(item) if before >= KEPT => {
+            // Gone by itself meanwhile.
+            Ok(None) => {}
+            Ok(Some(item)) if before >= KEPT => {
                 let _ = self.quarantine.discard(&item);
                 if before == KEPT {
                     let again = "came again and again during the run; the later ones were deleted";
@@ -677,9 +681,7 @@ impl Protection {
                         .push(Finding::quarantined(&item).deleted(again));
                 }
             }
-            Ok(item) => self.findings.push(Finding::quarantined(&item)),
-            // Gone by itself meanwhile.
-            Err(_) if std::fs::symlink_metadata(path).is_err() => {}
+            Ok(Some(item)) => self.findings.push(Finding::quarantined(&item)),
             Err(error) => self.findings.push(Finding::noted(path, error.to_string())),
         }
     }
@@ -725,10 +727,8 @@ impl Protection {
         known.map(|(_, text)| text.clone()).unwrap_or_default()
     }
 
-    fn remember(&mut self, path: &Path) {
-        let Some(text) = repository::small(path) else {
-            return;
-        };
+    /// What was judged, and not what is in the file by now, is the host's text from here.
+    fn remember(&mut self, path: &Path, text: Vec<u8>) {
         match self.configs.iter_mut().find(|(known, _)| known == path) {
             Some((_, old)) => *old = text,
             None => self.configs.push((path.to_owned(), text)),

@@ -94,9 +94,14 @@ impl Quarantine {
     }
 
     /// Takes a file, folder or link out of the workspace. The name itself is moved,
-    /// whatever it is by then; links are never followed, on the way there either.
-    pub fn take(&self, path: &Path, why: &str) -> Result<Item, Error> {
-        self.take_as(path, path, why)
+    /// whatever it is by then; links are never followed, on the way there either. What
+    /// is gone by itself meanwhile needs no taking: `None`.
+    pub fn take(&self, path: &Path, why: &str) -> Result<Option<Item>, Error> {
+        match self.take_as(path, path, why) {
+            Ok(item) => Ok(Some(item)),
+            Err(_) if is_gone(path) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Takes a file that would have come to stand at `wanted`.
@@ -210,6 +215,10 @@ fn find(sandboxes: &Path, id: &str) -> Result<(Item, PathBuf), Error> {
         .ok_or_else(|| Error::Unknown(id.to_owned()))
 }
 
+fn is_gone(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
 /// A name that cannot meet our own `about.json`.
 fn stored(name: &OsStr) -> OsString {
     if name == "about.json" {
@@ -315,7 +324,9 @@ mod tests {
         fs::create_dir_all(work.join(".vscode/deep")).unwrap();
         fs::write(work.join(".vscode/tasks.json"), "{}").unwrap();
         let quarantine = Quarantine::new(&base.join("sandboxes/s1"), "run_1");
-        let item = quarantine.take(&work.join(".vscode"), "appeared").unwrap();
+        let vscode = work.join(".vscode");
+        let item = quarantine.take(&vscode, "appeared").unwrap().unwrap();
+        assert_eq!(quarantine.take(&vscode, "appeared").unwrap(), None);
         assert!(!work.join(".vscode").exists());
         let listed = list(&base.join("sandboxes"));
         assert_eq!(listed.iter().map(|(i, _)| i).collect::<Vec<_>>(), [&item]);
@@ -372,6 +383,7 @@ mod tests {
         let quarantine = Quarantine::new(&base.join("sandboxes/s1"), "run_1");
         let item = quarantine
             .take(&work.path().join(".idea"), "appeared")
+            .unwrap()
             .unwrap();
         assert!(!work.path().join(".idea").exists());
         let kept = base

@@ -3,7 +3,7 @@
 use std::fs;
 
 use sjail_tests::attack::files::CANARY;
-use sjail_tests::{Scene, Stop, Test, Verdict};
+use sjail_tests::{Scene, Stop, Test, Verdict, ensure};
 
 use super::attempt::{Control, Plan, attempt};
 
@@ -60,6 +60,10 @@ pub fn tests() -> Vec<Test> {
         Ok(Plan::new(["env", "LD_PRELOAD"]).variable("LD_PRELOAD", &format!("/{CANARY}.so")))
     }));
     tests.push(Test::new(
+        "b76_folders_redirected_into_the_workspace",
+        redirected_folders,
+    ));
+    tests.push(Test::new(
         "b37_helpers_from_the_path",
         helpers_from_the_path,
     ));
@@ -115,7 +119,7 @@ fn helpers_from_the_path(scene: &Scene) -> Verdict {
 
 /// Where sjail keeps its own files is steered into the workspace, where the
 /// command could change them: nothing of ours may end up there.
-pub fn redirected_folders(scene: &Scene) -> Verdict {
+fn redirected_folders(scene: &Scene) -> Verdict {
     let evil = scene.workspace().join("evil");
     fs::create_dir(&evil)?;
     let mut call = scene.run(["--", "/bin/true"]);
@@ -130,15 +134,23 @@ pub fn redirected_folders(scene: &Scene) -> Verdict {
         call = call.env(name, &evil);
     }
     let output = call.output()?;
+    output.exits(125)?.stderr_has("inside the workspace")?;
     let planted: Vec<_> = fs::read_dir(&evil)?
         .flatten()
         .map(|entry| entry.path())
         .collect();
-    match (output.code(), planted.is_empty()) {
-        // Either it keeps its files elsewhere, or it says that it will not.
-        (Some(0 | 125), true) => Ok(()),
-        _ => Err(Stop::failed(format!(
-            "in the workspace: {planted:?}, {output}"
-        ))),
+    ensure(planted.is_empty(), || {
+        format!("in the workspace: {planted:?}, {output}")
+    })?;
+    // Each by itself is enough, by a link or a name that is not there yet as well.
+    std::os::unix::fs::symlink(&evil, scene.outside().join("link"))?;
+    for (name, path) in [
+        ("XDG_STATE_HOME", evil.join("not-yet/there")),
+        ("XDG_CONFIG_HOME", scene.outside().join("link")),
+        ("XDG_RUNTIME_DIR", evil.clone()),
+    ] {
+        let output = scene.run(["--", "/bin/true"]).env(name, path).output()?;
+        output.exits(125)?.stderr_has(name)?;
     }
+    Ok(())
 }

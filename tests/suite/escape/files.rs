@@ -12,10 +12,17 @@ use sjail_tests::{Identity, Scene, Stop, Test, Verdict};
 use super::attempt::{Control, Plan, attempt, is_held, plain};
 
 pub fn tests() -> Vec<Test> {
-    [links(), descriptors(), kernel_files(), devices(), hidden()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        links(),
+        descriptors(),
+        kernel_files(),
+        devices(),
+        set_user_id(),
+        hidden(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// Links and names that lead out of the workspace.
@@ -361,7 +368,7 @@ fn devices() -> Vec<Test> {
 
 /// A set-user-id file that a jail leaves makes everybody else on the host who its
 /// owner is, root with a root caller.
-pub fn set_user_id() -> Vec<Test> {
+fn set_user_id() -> Vec<Test> {
     let mut tests = Vec::new();
     for way in ["chmod-mode", "fchmodat", "fchmodat2", "fchmod", "openat"] {
         tests.push(attempt(

@@ -35,17 +35,3 @@ pub fn suite() -> Vec<Test> {
     .flatten()
     .collect()
 }
-
-/// Attempts that still get out: what they need is known and not yet built.
-pub fn open_doors() -> Vec<Test> {
-    let mut tests = files::set_user_id();
-    // Its content is taken away, an empty file stays.
-    tests.push(protected::planted(".git/config.worktree"));
-    // What a hammering jail writes into the gap stays on the host.
-    tests.extend(protected::configuration_replaced());
-    tests.push(Test::new(
-        "b76_folders_redirected_into_the_workspace",
-        environment::redirected_folders,
-    ));
-    tests
-}

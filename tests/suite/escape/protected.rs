@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sjail_tests::attack::{HELD, OUT};
-use sjail_tests::{Scene, Stop, Test, Verdict};
+use sjail_tests::wait;
+use sjail_tests::{Scene, Stop, Test, Verdict, ensure};
 
 use super::attempt::{Control, Plan, attempt};
 
@@ -157,20 +158,15 @@ pub fn tests() -> Vec<Test> {
         Test::new("b40a_hooks_folder_replaced_by_the_host", |scene| {
             replaced(scene, ".git/hooks/pre-commit", by_new_folder)
         }),
-    ]);
-    tests
-}
-
-/// The same of git's configuration: what gets through in the moment must go again.
-pub fn configuration_replaced() -> Vec<Test> {
-    vec![
+        planted(".git/config.worktree"),
         Test::new("b40a_config_replaced_by_the_host_by_rename", |scene| {
             replaced(scene, ".git/config", by_rename)
         }),
         Test::new("b40a_config_replaced_by_git_config", |scene| {
             replaced(scene, ".git/config", by_git_config)
         }),
-    ]
+    ]);
+    tests
 }
 
 /// A name that is not there, made during the run: gone from the host again.
@@ -262,7 +258,8 @@ fn gone(path: &Path) -> Verdict {
 
 /// The jail hammers at a protected name while the host replaces it again and
 /// again. A write may hit the moment between the host's replacement and its being
-/// closed again; nothing of that may stay.
+/// closed again; nothing of that may stay. A jail that got hold of the new file in that
+/// moment is ended, which is as safe.
 fn replaced(scene: &Scene, path: &str, replace: fn(&Scene, &Path, usize) -> Verdict) -> Verdict {
     repository(scene)?;
     let attacker = scene.attacker()?;
@@ -271,19 +268,21 @@ fn replaced(scene: &Scene, path: &str, replace: fn(&Scene, &Path, usize) -> Verd
     let mut running = scene.run(["--"]).args([&attacker]).args(words).start()?;
     running.wait_for_file(scene.workspace().join("ready"))?;
     for round in 0..30 {
-        // What was judged and taken away meanwhile is put there again.
-        if !file.exists() {
-            write(&file, "[user]\n\tname = of the host\n")?;
-        }
-        replace(scene, &file, round)?;
-        std::thread::sleep(Duration::from_millis(20));
+        // What was judged and taken away meanwhile is put there again; what is taken
+        // away while the host is at it is tried again, as a person would.
+        wait::until("the host replaces the file", || {
+            if !file.exists() {
+                write(&file, "[user]\n\tname = of the host\n").ok()?;
+            }
+            replace(scene, &file, round).ok()
+        })?;
+        std::thread::sleep(Duration::from_millis(10));
     }
-    std::thread::sleep(Duration::from_millis(300));
     scene.file("done", "")?;
     let output = running.finish()?;
-    if !matches!(output.code(), Some(OUT | HELD)) {
-        return Err(Stop::failed(format!("it was not tried, {output}")));
-    }
+    let tried = matches!(output.code(), Some(OUT | HELD));
+    let ended = output.code() == Some(125) && output.stderr.contains("on the host during the run");
+    ensure(tried || ended, || format!("it was not tried, {output}"))?;
     // Whatever is there now, nothing of it is the jail's.
     match fs::read_to_string(&file) {
         Ok(content) if content.contains("the jail was here") => Err(Stop::failed(format!(
