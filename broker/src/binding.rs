@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use sjail_policy::bytes::ByteString;
 use sjail_policy::plan::Variable;
 use sjail_policy::show;
-use sjail_policy::wire::request::{Binding, BoundFile};
+use sjail_policy::wire::request::{Binding, BoundFile, Submission};
 
 use crate::audit::record::Hash;
 use crate::error::{Error, Result};
@@ -55,6 +55,24 @@ impl Binder {
             salt,
             known: Mutex::new(HashMap::new()),
         }
+    }
+
+    /// What a submission asks for, as a hash that tells nothing: the same again is the
+    /// same.
+    pub fn fingerprint(&self, submission: &Submission) -> Option<Hash> {
+        let what = (
+            &submission.command,
+            &submission.cwd,
+            &submission.workspace,
+            &submission.user,
+            &submission.env,
+            &submission.options,
+            (&submission.agent, &submission.session, submission.asking),
+        );
+        let mut digest = Sha256::new();
+        digest.update(self.salt);
+        digest.update(serde_json::to_vec(&what).ok()?);
+        Some(Hash(digest.finalize().into()))
     }
 
     /// Binds a command to where it starts, what it gets and the files it runs. Reads

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use sha2::{Digest, Sha256};
 use sjail_policy::wire::control::RequestStatus;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -26,6 +25,7 @@ use crate::judge::Judge;
 use crate::outcome;
 use crate::paths::Places;
 use crate::peer::HostNamespaces;
+use crate::private_file;
 use crate::queue::{allowlist, permit, request};
 use crate::readers::Readers;
 use crate::server;
@@ -36,6 +36,8 @@ use crate::writer::Writer;
 
 /// How often what has lapsed is swept.
 const SWEEP: Duration = Duration::from_secs(5);
+/// An outcome that was told is on the disk within this time.
+const FOLLOW: Duration = Duration::from_secs(1);
 /// How often old records are looked for.
 const PRUNE: Duration = Duration::from_secs(3600);
 
@@ -87,7 +89,7 @@ fn prepare(places: Places) -> Result<(Arc<Service>, JoinHandle<()>)> {
     let host = HostNamespaces::own()
         .ok_or_else(|| Error::Refused("/proc is not mounted, or is another's".to_owned()))?;
     let mut ledger = Ledger::open(&files, Mirror::of_system())?;
-    let salt = Sha256::digest([b"sjail binding ", &ledger.public_key().0[..]].concat()).into();
+    let salt = private_file::load_or_create_secret(&files.salt())?;
     let patterns = ledger.transaction(|ledger| {
         let detail = serde_json::json!({
             "version": env!("CARGO_PKG_VERSION"),
@@ -130,6 +132,7 @@ async fn work(service: &Arc<Service>, listeners: &Listeners, options: &Options) 
     tokio::select! {
         () = idle(service, options.idle) => {}
         () = sweep(service) => {}
+        () = service.writer.follow(FOLLOW) => {}
         () = service.stopped() => {}
         _ = terminated.recv() => {}
         _ = interrupted.recv() => {}

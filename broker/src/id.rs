@@ -13,7 +13,18 @@ pub fn request() -> Result<String> {
 
 /// A run's name; long enough to be the only one without looking.
 pub fn run() -> Result<String> {
-    random("cmd_", 12)
+    random(RUN, RUN_LETTERS)
+}
+
+/// How the name of a run begins, and how many letters follow.
+const RUN: &str = "run_";
+const RUN_LETTERS: usize = 12;
+
+/// Whether a caller's own name for a run has the form of one.
+pub fn is_run(name: &str) -> bool {
+    name.strip_prefix(RUN).is_some_and(|letters| {
+        letters.len() == RUN_LETTERS && letters.bytes().all(|byte| ALPHABET.contains(&byte))
+    })
 }
 
 /// A standing permission's name.
@@ -46,5 +57,7 @@ mod tests {
         assert!(id.starts_with("cmd_") && id.len() == 10, "{id}");
         assert_ne!(run().unwrap(), run().unwrap());
         assert_eq!(token().unwrap().len(), 26);
+        assert!(is_run(&run().unwrap()));
+        assert!(!is_run("run_") && !is_run("run_0123456789aI") && !is_run(&id));
     }
 }

@@ -69,6 +69,8 @@ pub struct Judgement {
     pub loosened: Vec<String>,
     /// What the owner should hear with every run.
     pub alerts: Vec<String>,
+    /// What the policy files have to say to the caller.
+    pub notices: Vec<String>,
     /// The pattern that "always" would allow.
     pub always: Option<Proposal>,
     /// What the policy says about asking and recording.
@@ -247,6 +249,12 @@ impl Judge {
                 .map(|loosened| format!("{} by {}", loosened.key, loosened.option))
                 .collect(),
             alerts: in_force.problems.clone(),
+            notices: in_force
+                .loaded
+                .notices
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
             always: Some(proposal::narrowest(line)),
             settings: Settings::of(&policy),
             reasons: decision.reasons,

@@ -25,6 +25,7 @@ pub mod notify;
 pub mod outcome;
 pub mod paths;
 pub mod peer;
+pub mod private_file;
 pub mod process;
 pub mod programs;
 pub mod proposal;

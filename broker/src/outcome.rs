@@ -154,6 +154,7 @@ mod tests {
         let run = RunNote {
             token: "secret".to_owned(),
             runner,
+            asked: None,
         };
         ledger
             .transaction(|ledger| note_run(ledger, "cmd_1", 7, &run, 1, 0))

@@ -45,7 +45,7 @@ impl Places {
 
     /// Outcomes that could not be told at once.
     pub fn spool(&self) -> PathBuf {
-        self.runtime.join("spool")
+        self.state.join("spool")
     }
 }
 

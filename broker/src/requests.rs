@@ -6,6 +6,7 @@ use sjail_policy::wire::request as wire;
 use sjail_policy::wire::{Call, PROTOCOL};
 
 use crate::error::Error;
+use crate::id;
 use crate::introspect::unknown_method;
 use crate::outcome;
 use crate::queue::request;
@@ -19,6 +20,7 @@ const NAME: usize = 200;
 /// Answers one call.
 pub async fn answer(visit: &mut Visit, call: Call) -> Result<(), Failure> {
     match call.method.as_str() {
+        wire::SUBMIT | wire::CHECK if speaks_otherwise(&call) => Err(version_mismatch(&call)),
         wire::SUBMIT => {
             let submission = checked(parameters(&call)?)?;
             submit::submit(visit, submission, call.more).await
@@ -36,14 +38,33 @@ pub async fn answer(visit: &mut Visit, call: Call) -> Result<(), Failure> {
     }
 }
 
+/// Whether the caller speaks another protocol, or is a newer program that wants a broker
+/// of its own kind. Seen before the rest is read, which may have another form.
+fn speaks_otherwise(call: &Call) -> bool {
+    let caller = &call.parameters;
+    caller["protocol"].as_u64() != Some(u64::from(PROTOCOL))
+        || caller["version"].as_str().is_some_and(|version| {
+            version_number(version) > version_number(env!("CARGO_PKG_VERSION"))
+        })
+}
+
+fn version_mismatch(call: &Call) -> Failure {
+    Failure::Named(
+        wire::ERROR_VERSION,
+        serde_json::json!({ "broker": PROTOCOL, "caller": call.parameters["protocol"] }),
+    )
+}
+
+/// `1.20.3` as numbers that can be compared; what is no number counts as nothing.
+fn version_number(text: &str) -> Vec<u32> {
+    text.split(['.', '-', '+'])
+        .take(3)
+        .map(|part| part.parse().unwrap_or(0))
+        .collect()
+}
+
 /// A submission whose form is right.
 fn checked(submission: wire::Submission) -> Result<wire::Submission, Failure> {
-    if submission.protocol != PROTOCOL {
-        return Err(Failure::Named(
-            wire::ERROR_VERSION,
-            serde_json::json!({ "broker": PROTOCOL, "caller": submission.protocol }),
-        ));
-    }
     let wrong = |parameter: &str| Err(Error::Parameter(parameter.to_owned()).into());
     if !submission.cwd.as_bytes().starts_with(b"/") {
         return wrong("cwd is not absolute");
@@ -52,6 +73,13 @@ fn checked(submission: wire::Submission) -> Result<wire::Submission, Failure> {
         Some(wire::Typed::Argv(argv)) if argv.is_empty() => return wrong("argv is empty"),
         None if submission.approval.is_none() => return wrong("command is missing"),
         _ => {}
+    }
+    if submission
+        .run
+        .as_deref()
+        .is_some_and(|run| !id::is_run(run))
+    {
+        return wrong("run is no name of a run");
     }
     for name in [&submission.agent, &submission.session]
         .into_iter()
@@ -94,7 +122,7 @@ async fn tell_outcome(visit: &mut Visit, told: wire::Outcome) -> Result<(), Fail
     let result = visit
         .service
         .writer
-        .write(move |ledger| outcome::record(ledger, uid, &outcome))
+        .write_soon(move |ledger| outcome::record(ledger, uid, &outcome))
         .await;
     match result {
         Ok(seq) => {

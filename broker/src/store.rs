@@ -1,19 +1,21 @@
 //! The one database file: opening it, its tables, and who may touch it.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error::{Error, Result};
+use crate::private_file;
 
 /// Marks the file as ours (`SJA1`).
 const APPLICATION_ID: i64 = 0x534a_4131;
 /// The version of the tables.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 /// The tables, the indexes and the triggers that keep records from being changed.
 const SCHEMA: &str = include_str!("store.sql");
+/// What makes tables of one version those of the next: the first of version 1, and so on.
+const MIGRATIONS: [&str; 1] = ["ALTER TABLE run ADD COLUMN asked BLOB;"];
 
 /// Where the files of one broker lie.
 #[derive(Debug, Clone)]
@@ -39,6 +41,16 @@ impl Files {
         self.folder.join("audit.db")
     }
 
+    /// What is committed and not yet moved into the database.
+    pub fn wal(&self) -> PathBuf {
+        self.folder.join("audit.db-wal")
+    }
+
+    /// What makes the hashes of bindings useless to whoever wants to guess.
+    pub fn salt(&self) -> PathBuf {
+        self.folder.join("binding.salt")
+    }
+
     /// The signed statement of how far the log goes.
     pub fn head(&self) -> PathBuf {
         self.folder.join("audit.head")
@@ -50,14 +62,16 @@ impl Files {
     }
 }
 
-/// Opens the database for the one writer, making it when there is none.
+/// Opens the database for the one writer, making it when there is none. What is committed
+/// survives the end of this process; that it is on the disk is the ledger's to see to
+/// (`Ledger::sync`), since not every record is worth the wait.
 pub fn open(files: &Files) -> Result<Connection> {
     let path = files.database();
     let connection = open_private(&path)?;
     connection
         .execute_batch(
             "PRAGMA journal_mode = WAL;
-             PRAGMA synchronous = FULL;
+             PRAGMA synchronous = NORMAL;
              PRAGMA foreign_keys = ON;
              PRAGMA trusted_schema = OFF;
              PRAGMA cache_size = -4096;
@@ -85,7 +99,9 @@ pub fn open_reader(path: &Path) -> Result<Connection> {
         )
         .map_err(Error::database("set up the connection"))?;
     let version = pragma(&connection, "user_version")?;
-    if pragma(&connection, "application_id")? != APPLICATION_ID || version != VERSION {
+    // Older tables can be read as they are; the next broker brings them up to date.
+    if pragma(&connection, "application_id")? != APPLICATION_ID || !(1..=VERSION).contains(&version)
+    {
         return Err(Error::StoreVersion {
             path: path.to_owned(),
             found: version,
@@ -97,27 +113,7 @@ pub fn open_reader(path: &Path) -> Result<Connection> {
 
 /// SQLite would create the file with the umask's rights: make it ours alone first.
 fn open_private(path: &Path) -> Result<Connection> {
-    let file = fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(nix::libc::O_NOFOLLOW)
-        .open(path)
-        .map_err(Error::file("open", path))?;
-    let metadata = file.metadata().map_err(Error::file("read", path))?;
-    if metadata.uid() != nix::unistd::geteuid().as_raw() {
-        return Err(Error::UnsafeFolder {
-            path: path.to_owned(),
-            problem: format!("it belongs to uid {}", metadata.uid()),
-        });
-    }
-    if metadata.mode() & 0o077 != 0 {
-        file.set_permissions(fs::Permissions::from_mode(0o600))
-            .map_err(Error::file("restrict", path))?;
-    }
-    drop(file);
+    private_file::open(path)?;
     Connection::open_with_flags(
         path,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
@@ -141,12 +137,23 @@ fn prepare(connection: &Connection, path: &Path) -> Result<()> {
             .execute_batch(&script)
             .map_err(Error::database("make the tables"));
     }
-    if application != APPLICATION_ID || version != VERSION {
+    if application != APPLICATION_ID || !(1..=VERSION).contains(&version) {
         return Err(Error::StoreVersion {
             path: path.to_owned(),
             found: version,
             known: VERSION,
         });
+    }
+    for (from, step) in (1..).zip(MIGRATIONS) {
+        if version <= from {
+            let script = format!(
+                "BEGIN IMMEDIATE;\n{step}\nPRAGMA user_version = {};\nCOMMIT;",
+                from + 1
+            );
+            connection
+                .execute_batch(&script)
+                .map_err(Error::database("bring the tables up to date"))?;
+        }
     }
     Ok(())
 }
@@ -161,6 +168,7 @@ fn pragma(connection: &Connection, name: &str) -> Result<i64> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     #[test]
     fn the_file_is_for_its_owner_alone_and_opens_again() {
@@ -194,5 +202,52 @@ mod tests {
         let files = Files::new(folder.path());
         std::os::unix::fs::symlink("elsewhere.db", files.database()).unwrap();
         assert!(matches!(open(&files), Err(Error::File { .. })));
+    }
+
+    #[test]
+    fn tables_of_the_first_version_are_brought_up_to_date() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = Files::new(folder.path());
+        drop(open(&files).unwrap());
+        let old = Connection::open(files.database()).unwrap();
+        old.execute_batch("ALTER TABLE run DROP COLUMN asked; PRAGMA user_version = 1;")
+            .unwrap();
+        old.execute("INSERT INTO run VALUES ('run_1', 't', 1, 2, 3, 4, 5)", [])
+            .unwrap();
+        drop(old);
+        assert!(open_reader(&files.database()).is_ok());
+        let connection = open(&files).unwrap();
+        assert_eq!(pragma(&connection, "user_version").unwrap(), VERSION);
+        let kept: (String, Option<Vec<u8>>) = connection
+            .query_row("SELECT token, asked FROM run", [], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })
+            .unwrap();
+        assert_eq!(kept, ("t".to_owned(), None));
+        let columns = |connection: &Connection| -> Vec<String> {
+            connection
+                .prepare("SELECT name FROM pragma_table_info('run') ORDER BY name")
+                .and_then(|mut rows| rows.query_map([], |row| row.get(0))?.collect())
+                .unwrap()
+        };
+        let fresh = tempfile::tempdir().unwrap();
+        let fresh = open(&Files::new(fresh.path())).unwrap();
+        assert_eq!(columns(&connection), columns(&fresh));
+    }
+
+    #[test]
+    fn tables_of_a_later_version_are_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = Files::new(folder.path());
+        let connection = open(&files).unwrap();
+        connection
+            .execute_batch("PRAGMA user_version = 99;")
+            .unwrap();
+        drop(connection);
+        assert!(matches!(open(&files), Err(Error::StoreVersion { .. })));
+        assert!(matches!(
+            open_reader(&files.database()),
+            Err(Error::StoreVersion { .. })
+        ));
     }
 }

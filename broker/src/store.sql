@@ -103,7 +103,9 @@ CREATE TABLE run (
   pid     INTEGER NOT NULL,
   started INTEGER NOT NULL,
   seq     INTEGER NOT NULL,
-  created INTEGER NOT NULL
+  created INTEGER NOT NULL,
+  -- What was submitted, salted and hashed: the same again is the same run.
+  asked   BLOB
 ) STRICT, WITHOUT ROWID;
 
 -- Requests that a person answers.

@@ -24,7 +24,7 @@ use crate::judge::{Judgement, Verdict};
 use crate::notify;
 use crate::peer::Home;
 use crate::process;
-use crate::queue::answer::{RunNote, Taken, note_run, take};
+use crate::queue::answer::{RunNote, Taken, begin_run, take};
 use crate::queue::permit::{self, Used, Whereabouts};
 use crate::queue::request::{self, Asked, Body, New, Redacted, Stored};
 use crate::server::Visit;
@@ -128,6 +128,22 @@ impl Case {
         }
     }
 
+    /// The caller's own name for the run, or one of ours.
+    fn run_id(&self) -> Result<String> {
+        match &self.submission.run {
+            Some(name) => Ok(name.clone()),
+            None => id::run(),
+        }
+    }
+
+    fn note(&self, visit: &Visit, token: &str) -> RunNote {
+        RunNote {
+            token: token.to_owned(),
+            runner: visit.peer.id,
+            asked: visit.service.binder.fingerprint(&self.submission),
+        }
+    }
+
     fn refusal(&self, id: String, message: String) -> Refusal {
         Refusal {
             id,
@@ -151,12 +167,13 @@ impl Case {
             plan: self.judgement.plan.clone(),
             binding: None,
             approval: None,
+            notices: self.judgement.notices.clone(),
         }
     }
 }
 
 async fn block(visit: &mut Visit, case: &Case) -> std::result::Result<(), Failure> {
-    let id = id::run()?;
+    let id = case.run_id()?;
     let mut entry = case.entry(visit, Event::Decision);
     entry.id = Some(id.clone());
     entry.decision = Some("block".to_owned());
@@ -196,7 +213,7 @@ async fn run_at_once(
     case: &Case,
     place: Place,
 ) -> std::result::Result<(), Failure> {
-    let (id, token) = (id::run()?, id::token()?);
+    let (id, token) = (case.run_id()?, id::token()?);
     let decision = match place {
         Place::Jail => "allow",
         Place::Host => "elevated",
@@ -204,17 +221,10 @@ async fn run_at_once(
     let mut entry = case.entry(visit, Event::Intent);
     entry.id = Some(id.clone());
     entry.decision = Some(decision.to_owned());
-    let note = RunNote {
-        token: token.clone(),
-        runner: visit.peer.id,
-    };
+    let note = case.note(visit, &token);
     let uid = visit.peer.uid;
     let (writer, run_id) = (visit.service.writer.clone(), id.clone());
-    let record = writer.write(move |ledger| {
-        let seq = ledger.append(entry)?;
-        note_run(ledger, &run_id, uid, &note, seq, now())?;
-        Ok(seq)
-    });
+    let record = writer.write(move |ledger| begin_run(ledger, &run_id, uid, &note, entry, now()));
     let run = Answer::Run(Box::new(case.permission(id, token, place, decision)));
     if !case.more {
         let recorded = recorded(case, record.await)?;
@@ -236,6 +246,8 @@ fn recorded(case: &Case, result: Result<i64>) -> Result<Answer> {
             seq: Some(seq.unsigned_abs()),
             alerts: case.judgement.alerts.clone(),
         }),
+        // The caller's fault, not the log's.
+        Err(error @ Error::Parameter(_)) => Err(error),
         Err(error) if case.judgement.settings.on_failure == OnFailure::Alert => {
             let mut alerts = case.judgement.alerts.clone();
             alerts.push(format!("this run is not in the audit log: {error}"));
@@ -374,11 +386,8 @@ async fn put_in_queue(
         plan: Some(plan),
     };
     let grants = case.submission.asking == Asking::Policy;
-    let (run_id, token) = (id::run()?, id::token()?);
-    let note = RunNote {
-        token: token.clone(),
-        runner: visit.peer.id,
-    };
+    let (run_id, token) = (case.run_id()?, id::token()?);
+    let note = case.note(visit, &token);
     let mut intent = case.entry(visit, Event::Intent);
     intent.id = Some(run_id.clone());
     intent.decision = Some("granted".to_owned());
@@ -389,8 +398,7 @@ async fn put_in_queue(
         .write(move |ledger| {
             if grants && let Some(used) = permit::use_one(ledger, &here, now())? {
                 intent.approver = Some(used.approver.clone());
-                let seq = ledger.append(intent)?;
-                note_run(ledger, &granted_id, uid, &note, seq, now())?;
+                let seq = begin_run(ledger, &granted_id, uid, &note, intent, now())?;
                 return Ok(Queued::Granted(used, seq));
             }
             request::ask(ledger, new, now()).map(Queued::Asked)
@@ -577,10 +585,7 @@ async fn use_approval(
     };
     let binding = bind(visit, case).await?;
     let token = id::token()?;
-    let note = RunNote {
-        token: token.clone(),
-        runner: visit.peer.id,
-    };
+    let note = case.note(visit, &token);
     let intent = case.entry(visit, Event::Intent);
     let (owned_id, uid, present) = (id.to_owned(), visit.peer.uid, binding.clone());
     let taken = visit

@@ -1,7 +1,7 @@
 //! The words between the supervisor outside and pid 1 inside.
 //!
 //! ```text
-//!   supervisor ── Go, Signal, Foreground, Background ─────────► pid 1 of the jail
+//!   supervisor ── Go, Start, Signal, Foreground, Background ──► pid 1 of the jail
 //!              ◄─ Failed | Ready (+ pty master) ·
 //!                 Started (+ /proc) · Stopped* · Exited ───────
 //! ```
@@ -27,6 +27,8 @@ pub const SIZE: usize = 16;
 pub enum ToJail {
     /// Everything outside is prepared (limits group, namespace handles): go on.
     Go,
+    /// The command may start, if pid 1 was told to wait for this word.
+    Start,
     /// Send this signal to the command's process group.
     Signal(i32),
     /// Send this signal to the command's first process alone.
@@ -95,6 +97,7 @@ impl Outside {
             ToJail::SignalCommand(signal) => [3, signal, 0, 0],
             ToJail::Foreground => [4, 0, 0, 0],
             ToJail::Background => [5, 0, 0, 0],
+            ToJail::Start => [6, 0, 0, 0],
         };
         socket::send(self.0.as_fd(), &encode(words), None)
     }
@@ -165,6 +168,7 @@ impl Inside {
             Some([3, signal, ..]) => Ok(Some(ToJail::SignalCommand(signal))),
             Some([4, ..]) => Ok(Some(ToJail::Foreground)),
             Some([5, ..]) => Ok(Some(ToJail::Background)),
+            Some([6, ..]) => Ok(Some(ToJail::Start)),
             _ => Err(Errno::EBADMSG),
         }
     }
@@ -209,6 +213,7 @@ mod tests {
             ToJail::SignalCommand(10),
             ToJail::Foreground,
             ToJail::Background,
+            ToJail::Start,
         ] {
             outside.send(message).unwrap();
             assert_eq!(inside.receive().unwrap(), Some(message));

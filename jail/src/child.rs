@@ -15,7 +15,7 @@ use crate::channel::{FromJail, Inside, ToJail};
 use crate::exec;
 use crate::init;
 use crate::landlock;
-use crate::layout::{Layout, NetworkSpace, Observation};
+use crate::layout::{Layout, NetworkSpace, Observation, Release};
 use crate::mounts;
 use crate::seccomp;
 use crate::spawn::{End, Start, Streams};
@@ -90,9 +90,25 @@ impl Child<'_> {
         drop(outside);
 
         let program = exec::open(&layout.program)?;
+        if layout.release == Release::WhenTold {
+            self.wait_for_word()?;
+        }
         let master = pty.as_ref().map(|pty| pty.master.as_fd());
         self.channel.send(&FromJail::Ready, master).at(Step::Go)?;
         self.start(stack, &program, pty)
+    }
+
+    /// Waits until the supervisor lets the command go: what it is about to do must be on
+    /// record first.
+    fn wait_for_word(&self) -> Result<(), Failure> {
+        loop {
+            match self.channel.receive().at(Step::Go)? {
+                Some(ToJail::Start) => return Ok(()),
+                // There is no command yet that a signal could be for.
+                Some(_) => {}
+                None => process::exit_now(1),
+            }
+        }
     }
 
     /// Closes everything but the standard streams, the pipes for the command and

@@ -214,17 +214,6 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
-    /// Whether the broker decides and records: whenever approval or identity is spoken of.
-    pub fn asks_broker(&self) -> bool {
-        !self.no_broker
-            && (self.require_approval
-                || self.wait.is_some()
-                || self.no_wait
-                || self.approval.is_some()
-                || self.agent.is_some()
-                || self.session.is_some())
-    }
-
     /// Reads what stands behind `sjail run`.
     pub fn read(words: Vec<OsString>) -> Result<RunArgs, clap::Error> {
         if let [dashes, rest @ ..] = words.as_slice()

@@ -12,44 +12,155 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::Value;
-use sjail_policy::wire::frame::{MAX_REPLY, encode};
+use sjail_policy::wire::control::STOP;
+use sjail_policy::wire::frame::{MAX_REPLY, MAX_REQUEST, encode};
 use sjail_policy::wire::request::{self as wire, Answer, Outcome, Submission};
 use sjail_policy::wire::{CONTROL_SOCKET, Call, Frames, REQUEST_SOCKET, Reply};
 
+use crate::caller::{Account, State};
 use crate::error::Error;
 
 /// The broker's file, beside our own.
 const BROKER: &str = "sjail-broker";
-/// So long a broker may take to start.
+/// So long a broker may take to start, or to make room.
 const START: Duration = Duration::from_secs(10);
+/// So long the broker may take to say that it has an outcome; after that it is left in
+/// the spool.
+const TOLD: Duration = Duration::from_secs(10);
+
+/// Whose broker, and where it is found.
+#[derive(Debug, Clone)]
+pub struct Desk {
+    sockets: PathBuf,
+    spool: PathBuf,
+    /// The account that this process has become (`--user`): the caller's variables are not
+    /// this account's.
+    become_of: Option<Account>,
+}
+
+impl Desk {
+    /// The caller's own.
+    pub fn own(account: &Account) -> Desk {
+        let variable = std::env::var_os("XDG_RUNTIME_DIR")
+            .map(PathBuf::from)
+            .filter(|folder| folder.is_absolute());
+        Desk {
+            sockets: sockets(variable, account.uid),
+            spool: State::of(account).path().join("spool"),
+            become_of: None,
+        }
+    }
+
+    /// That of the account that this process has become.
+    pub fn of_other(account: &Account) -> Desk {
+        let session = PathBuf::from(format!("/run/user/{}", account.uid));
+        Desk {
+            sockets: sockets(Some(session).filter(|folder| folder.is_dir()), account.uid),
+            spool: State::of(account).path().join("spool"),
+            become_of: Some(account.clone()),
+        }
+    }
+
+    /// A socket in the folder, if that is ours alone.
+    fn socket(&self, name: &str) -> Result<PathBuf, Trouble> {
+        let uid = nix::unistd::geteuid().as_raw();
+        match fs::symlink_metadata(&self.sockets) {
+            Ok(meta) if !meta.is_dir() || meta.uid() != uid || meta.mode() & 0o077 != 0 => {
+                Err(Trouble::Said(format!(
+                    "{} is not a folder of yours alone (mode 0700): somebody else may listen there",
+                    self.sockets.display()
+                )))
+            }
+            // Whoever starts the broker makes it.
+            _ => Ok(self.sockets.join(name)),
+        }
+    }
+
+    /// The broker's program with the variables of the account.
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        if let Some(account) = &self.become_of {
+            for name in [
+                "XDG_RUNTIME_DIR",
+                "XDG_STATE_HOME",
+                "XDG_CONFIG_HOME",
+                "XDG_DATA_HOME",
+                "XDG_CACHE_HOME",
+            ] {
+                command.env_remove(name);
+            }
+            command
+                .env("HOME", &account.home)
+                .env("USER", &account.name)
+                .env("LOGNAME", &account.name);
+            if let Some(session) = self.sockets.parent()
+                && session.starts_with("/run/user")
+            {
+                command.env("XDG_RUNTIME_DIR", session);
+            }
+        }
+        command
+    }
+}
+
+fn sockets(runtime: Option<PathBuf>, uid: u32) -> PathBuf {
+    match runtime {
+        Some(folder) => folder.join("sjail"),
+        None => PathBuf::from(format!("/tmp/sjail-{uid}")),
+    }
+}
+
+/// Why a call has no answer.
+#[derive(Debug)]
+pub enum Trouble {
+    /// It went away before it had answered; another one may know.
+    Gone(io::Error),
+    /// It is an older one than we are, and should make room.
+    Older,
+    /// It knows nothing of the run that was spoken of.
+    Unknown,
+    /// It says why, or cannot be reached at all.
+    Said(String),
+}
+
+impl From<Trouble> for Error {
+    fn from(trouble: Trouble) -> Error {
+        Error::Broker(match trouble {
+            Trouble::Gone(error) => format!("it went away: {error}"),
+            Trouble::Older => "it is older than this sjail and does not make room".to_owned(),
+            Trouble::Unknown => "it knows nothing of this run".to_owned(),
+            Trouble::Said(text) => text,
+        })
+    }
+}
 
 /// A connection to the broker.
 #[derive(Debug)]
 pub struct Client {
+    desk: Desk,
     stream: UnixStream,
     frames: Frames,
 }
 
 impl Client {
     /// Connects to where commands are submitted; starts the broker where none is.
-    pub fn connect() -> Result<Client, Error> {
-        let folder = folder()?;
-        let socket = folder.join(REQUEST_SOCKET);
+    pub fn connect(desk: &Desk) -> Result<Client, Trouble> {
+        let socket = desk.socket(REQUEST_SOCKET)?;
         let deadline = Instant::now() + START;
         loop {
             let error = match UnixStream::connect(&socket) {
-                Ok(stream) => return Ok(Client::on(stream)),
+                Ok(stream) => return Ok(Client::on(desk, stream)),
                 Err(error) => error,
             };
             if Instant::now() > deadline {
-                return Err(Error::Broker(format!(
+                return Err(Trouble::Said(format!(
                     "nobody answers at {}: {error}",
                     socket.display()
                 )));
             }
             // Another one may be just starting, or just ending: then this one leaves at
             // once, and the next look tells.
-            start()?;
+            start(desk)?;
             if !socket.exists() {
                 std::thread::sleep(Duration::from_millis(20));
             }
@@ -57,35 +168,72 @@ impl Client {
     }
 
     /// Connects to where the owner answers, which only a broker that runs has.
-    pub fn control() -> Result<Client, Error> {
-        let socket = folder()?.join(CONTROL_SOCKET);
+    pub fn control(desk: &Desk) -> Result<Client, Trouble> {
+        let socket = desk.socket(CONTROL_SOCKET)?;
         UnixStream::connect(&socket)
-            .map(Client::on)
-            .map_err(|error| Error::Broker(format!("{}: {error}", socket.display())))
+            .map(|stream| Client::on(desk, stream))
+            .map_err(|error| Trouble::Said(format!("{}: {error}", socket.display())))
     }
 
-    fn on(stream: UnixStream) -> Client {
+    fn on(desk: &Desk, stream: UnixStream) -> Client {
         Client {
+            desk: desk.clone(),
             stream,
             frames: Frames::new(MAX_REPLY),
         }
     }
 
+    /// Whose broker it is.
+    pub fn desk(&self) -> &Desk {
+        &self.desk
+    }
+
     /// Submits a command; its answers come from [`Client::answer`].
-    pub fn submit(&mut self, submission: &Submission) -> Result<(), Error> {
+    pub fn submit(&mut self, submission: &Submission) -> Result<(), Trouble> {
         self.send(wire::SUBMIT, submission, true)
     }
 
     /// The next answer to what was submitted.
-    pub fn answer(&mut self) -> Result<Answer, Error> {
-        let reply = self.receive()?;
-        serde_json::from_value(reply).map_err(unreadable)
+    pub fn answer(&mut self) -> Result<Answer, Trouble> {
+        loop {
+            if let Some(answer) = self.answer_at_hand()? {
+                return Ok(answer);
+            }
+            self.fill()?;
+        }
+    }
+
+    /// The next answer, if it has arrived: reads once, which does not wait where a poll
+    /// has said that there is something.
+    pub fn answer_if_any(&mut self) -> Result<Option<Answer>, Trouble> {
+        if let Some(answer) = self.answer_at_hand()? {
+            return Ok(Some(answer));
+        }
+        self.fill()?;
+        self.answer_at_hand()
+    }
+
+    /// Whether more has arrived than was asked for.
+    pub fn has_more(&self) -> bool {
+        self.frames.is_partial()
+    }
+
+    fn answer_at_hand(&mut self) -> Result<Option<Answer>, Trouble> {
+        match self.reply_at_hand()? {
+            Some(reply) => serde_json::from_value(reply).map(Some).map_err(unreadable),
+            None => Ok(None),
+        }
     }
 
     /// Calls a method that answers once.
-    pub fn call(&mut self, method: &str, parameters: &impl Serialize) -> Result<Value, Error> {
+    pub fn call(&mut self, method: &str, parameters: &impl Serialize) -> Result<Value, Trouble> {
         self.send(method, parameters, false)?;
-        self.receive()
+        loop {
+            if let Some(reply) = self.reply_at_hand()? {
+                return Ok(reply);
+            }
+            self.fill()?;
+        }
     }
 
     /// The socket, to wait on it beside other things.
@@ -93,58 +241,87 @@ impl Client {
         &self.stream
     }
 
-    fn send(&mut self, method: &str, parameters: &impl Serialize, more: bool) -> Result<(), Error> {
+    fn send(
+        &mut self,
+        method: &str,
+        parameters: &impl Serialize,
+        more: bool,
+    ) -> Result<(), Trouble> {
         let mut call = Call::new(method, parameters).map_err(unreadable)?;
         call.more = more;
-        let bytes = encode(&call).map_err(|error| Error::Broker(error.to_string()))?;
-        self.stream.write_all(&bytes).map_err(gone)
+        let bytes = encode(&call).map_err(|error| Trouble::Said(error.to_string()))?;
+        if bytes.len() > MAX_REQUEST {
+            return Err(Trouble::Said(format!(
+                "the command and its environment have {} bytes together, and it takes {MAX_REQUEST} at most; `env -i` or `unset` make the environment smaller",
+                bytes.len()
+            )));
+        }
+        self.stream.write_all(&bytes).map_err(Trouble::Gone)
     }
 
-    fn receive(&mut self) -> Result<Value, Error> {
+    fn reply_at_hand(&mut self) -> Result<Option<Value>, Trouble> {
+        let next = self
+            .frames
+            .next_message()
+            .map_err(|error| Trouble::Said(error.to_string()))?;
+        let Some(message) = next else { return Ok(None) };
+        let reply: Reply = serde_json::from_slice(message).map_err(unreadable)?;
+        match reply.error {
+            None => Ok(Some(reply.parameters)),
+            Some(name) => Err(refused(&name, &reply.parameters)),
+        }
+    }
+
+    fn fill(&mut self) -> Result<(), Trouble> {
         let mut chunk = [0; 1 << 14];
         loop {
-            let next = self
-                .frames
-                .next_message()
-                .map_err(|error| Error::Broker(error.to_string()))?;
-            if let Some(message) = next {
-                let reply: Reply = serde_json::from_slice(message).map_err(unreadable)?;
-                return match reply.error {
-                    None => Ok(reply.parameters),
-                    Some(name) => Err(refused(&name, &reply.parameters)),
-                };
-            }
             match self.stream.read(&mut chunk) {
-                Ok(0) => return Err(gone(io::ErrorKind::UnexpectedEof.into())),
-                Ok(length) => self.frames.push(&chunk[..length]),
+                Ok(0) => return Err(Trouble::Gone(io::ErrorKind::UnexpectedEof.into())),
+                Ok(length) => {
+                    self.frames.push(&chunk[..length]);
+                    return Ok(());
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(gone(error)),
+                Err(error) => return Err(Trouble::Gone(error)),
             }
         }
     }
 }
 
-/// Tells how a run ended. It is written down first: should the broker be gone, or go
-/// while it is told, the next one finds it.
+/// Tells how a run ended. Should the broker be gone, or go while it is told, the next one
+/// is told; should there be none, it finds the outcome in the spool.
 pub fn tell(client: &mut Client, outcome: &Outcome) -> Result<(), Error> {
-    let spooled = spool(outcome);
-    let told = client.call(wire::OUTCOME, outcome);
-    match (told, spooled) {
-        (Ok(_), Ok(path)) => {
-            let _ = fs::remove_file(path);
-            Ok(())
-        }
-        (Ok(_), Err(_)) | (Err(_), Ok(_)) => Ok(()),
-        (Err(error), Err(_)) => Err(error),
+    let mut told = tell_once(client, outcome);
+    if let Err(Trouble::Gone(_)) = told
+        && let Ok(mut next) = Client::connect(&client.desk)
+    {
+        told = tell_once(&mut next, outcome);
+    }
+    match told {
+        // Never let run, or told already.
+        Ok(()) | Err(Trouble::Unknown) => Ok(()),
+        Err(trouble) => spool(&client.desk.spool, outcome).map_err(|error| {
+            let why = Error::from(trouble);
+            Error::Broker(format!(
+                "{why}; and {} cannot be written: {error}",
+                client.desk.spool.display()
+            ))
+        }),
     }
 }
 
-fn spool(outcome: &Outcome) -> io::Result<PathBuf> {
-    let folder = folder().map_err(io::Error::other)?.join("spool");
+fn tell_once(client: &mut Client, outcome: &Outcome) -> Result<(), Trouble> {
+    // A broker that hangs must not hold up a run that is over.
+    let _ = client.stream.set_read_timeout(Some(TOLD));
+    let _ = client.stream.set_write_timeout(Some(TOLD));
+    client.call(wire::OUTCOME, outcome).map(drop)
+}
+
+fn spool(folder: &Path, outcome: &Outcome) -> io::Result<()> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
-        .create(&folder)?;
+        .create(folder)?;
     let draft = folder.join(format!("{}.new", outcome.id));
     let mut file = File::options()
         .write(true)
@@ -152,40 +329,30 @@ fn spool(outcome: &Outcome) -> io::Result<PathBuf> {
         .mode(0o600)
         .open(&draft)?;
     file.write_all(&serde_json::to_vec(outcome)?)?;
-    let path = folder.join(format!("{}.json", outcome.id));
-    fs::rename(&draft, &path)?;
-    Ok(path)
+    fs::rename(&draft, folder.join(format!("{}.json", outcome.id)))
 }
 
-/// The folder of the sockets, if it is ours alone.
-fn folder() -> Result<PathBuf, Error> {
-    let uid = nix::unistd::geteuid();
-    let folder = std::env::var_os("XDG_RUNTIME_DIR")
-        .map(PathBuf::from)
-        .filter(|folder| folder.is_absolute())
-        .map_or_else(
-            || PathBuf::from(format!("/tmp/sjail-{uid}")),
-            |folder| folder.join("sjail"),
-        );
-    match fs::symlink_metadata(&folder) {
-        Ok(meta) if !meta.is_dir() || meta.uid() != uid.as_raw() || meta.mode() & 0o077 != 0 => {
-            Err(Error::Broker(format!(
-                "{} is not a folder of yours alone (mode 0700): somebody else may listen there",
-                folder.display()
-            )))
-        }
-        // Whoever starts the broker makes it.
-        _ => Ok(folder),
+/// Has a broker of an older version end, so that the next call starts one of ours.
+pub fn make_room(desk: &Desk) -> Result<(), Trouble> {
+    let mut control = Client::control(desk)?;
+    match control.call(STOP, &serde_json::json!({})) {
+        Ok(_) | Err(Trouble::Gone(_)) => {}
+        Err(trouble) => return Err(trouble),
     }
+    // It ends what it is about and hangs up last.
+    let _ = control.stream.set_read_timeout(Some(START));
+    while control.fill().is_ok() {}
+    Ok(())
 }
 
 /// Starts a broker and waits until it listens, or another one does.
-fn start() -> Result<(), Error> {
+fn start(desk: &Desk) -> Result<(), Trouble> {
     let program = program();
     let failed = |error: io::Error| {
-        Error::Broker(format!("{} cannot be started: {error}", program.display()))
+        Trouble::Said(format!("{} cannot be started: {error}", program.display()))
     };
-    let mut child = Command::new(&program)
+    let mut child = desk
+        .command(&program)
         .args(["serve", "--detach"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -203,7 +370,8 @@ fn start() -> Result<(), Error> {
     if let Some(err) = child.stderr.take() {
         err.take(4096).read_to_string(&mut why).map_err(failed)?;
     }
-    Err(Error::Broker(why.trim().to_owned()))
+    let _ = child.wait();
+    Err(Trouble::Said(why.trim().to_owned()))
 }
 
 /// Hands the words of a sub-command on to the broker's program; returns only when
@@ -222,21 +390,20 @@ fn program() -> PathBuf {
         .unwrap_or_else(|| Path::new(BROKER).to_owned())
 }
 
-fn unreadable(error: serde_json::Error) -> Error {
-    Error::Broker(format!("its answer is not understood: {error}"))
-}
-
-fn gone(error: io::Error) -> Error {
-    Error::Broker(format!("it went away: {error}"))
+fn unreadable(error: serde_json::Error) -> Trouble {
+    Trouble::Said(format!("its answer is not understood: {error}"))
 }
 
 /// An error by its Varlink name, in words.
-fn refused(name: &str, parameters: &Value) -> Error {
+fn refused(name: &str, parameters: &Value) -> Trouble {
+    let number = |key: &str| parameters[key].as_u64().unwrap_or(0);
     match (name, parameters["message"].as_str()) {
-        (wire::ERROR_VERSION, _) => Error::Broker(
-            "it is of another version than this sjail: end it with `sjail-broker stop`".to_owned(),
+        (wire::ERROR_VERSION, _) if number("broker") <= number("caller") => Trouble::Older,
+        (wire::ERROR_VERSION, _) => Trouble::Said(
+            "it is newer than this sjail: use the sjail that was installed with it".to_owned(),
         ),
-        (_, Some(message)) => Error::Broker(message.to_owned()),
-        (_, None) => Error::Broker(format!("{name} {parameters}")),
+        (wire::ERROR_UNKNOWN_ID, _) => Trouble::Unknown,
+        (_, Some(message)) => Trouble::Said(message.to_owned()),
+        (_, None) => Trouble::Said(format!("{name} {parameters}")),
     }
 }

@@ -15,7 +15,7 @@ use crate::result::{Output, Usage};
 
 /// Runs it with the caller's own streams and variables.
 pub fn run(plan: &Plan, permission: &mut Permission, report: &Report) -> Result<Outcome, Error> {
-    permission.confirm(report)?;
+    permission.confirm()?;
     report.note("this runs on the host, outside any jail, as it was approved");
     let mut words = plan.command.argv.iter();
     let program = words.next().ok_or(Error::NoCommand)?.as_os_str();

@@ -103,7 +103,7 @@ fn obey(channel: &Inside, command: &Command) -> nix::Result<()> {
     let signal = |number: i32| Signal::try_from(number).ok();
     let done = match order {
         // Said twice; harmless.
-        ToJail::Go => Ok(()),
+        ToJail::Go | ToJail::Start => Ok(()),
         ToJail::Signal(number) => killpg(command.pid, signal(number)),
         ToJail::SignalCommand(number) => kill(command.pid, signal(number)),
         ToJail::Foreground => foreground(command, command.pid),

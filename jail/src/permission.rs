@@ -1,6 +1,9 @@
 //! Asking the broker: what is submitted, what is said while somebody is asked, and
 //! how the run is told afterwards.
 
+use std::os::fd::{AsFd, BorrowedFd};
+
+use nix::poll::PollFlags;
 use sjail_policy::bytes::ByteString;
 use sjail_policy::plan::{Plan, User, Variable};
 use sjail_policy::redact::Redactor;
@@ -9,17 +12,32 @@ use sjail_policy::wire::request::{
     Answer, Asking, Binding, Outcome as Told, Place, Run, Submission, Typed, Waiting,
 };
 
-use crate::client::{self, Client};
+use crate::channel::ToJail;
+use crate::client::{self, Client, Desk, Trouble};
 use crate::error::Error;
 use crate::question;
-use crate::report::Report;
+use crate::report::{Report, say};
+use crate::spawn::Jail;
+use crate::supervise::{Guard, Notice};
+
+/// A broker that goes away before it has answered is asked again so many times.
+const AGAIN: u32 = 3;
 
 /// Permission to run one command, good for one run.
 #[derive(Debug)]
 pub struct Permission {
-    client: Client,
+    inquiry: Inquiry,
     run: Box<Run>,
     redactor: Redactor,
+}
+
+/// A command that was submitted and has no answer yet.
+#[derive(Debug)]
+pub struct Inquiry {
+    client: Client,
+    submission: Submission,
+    /// So often the broker went away.
+    lost: u32,
 }
 
 /// What is asked for.
@@ -49,11 +67,12 @@ pub struct Wish {
     pub approval: Option<String>,
 }
 
-/// Submits the command and waits for the answer.
-pub fn ask(wish: Wish, report: &Report) -> Result<Permission, Error> {
-    let mut client = Client::connect()?;
+/// Submits the command; what does not depend on the answer can be done meanwhile.
+pub fn submit(desk: &Desk, wish: Wish, report: &Report) -> Result<Inquiry, Error> {
     let submission = Submission {
         protocol: PROTOCOL,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        run: Some(report.id().as_str().to_owned()),
         command: wish.command,
         cwd: wish.cwd,
         workspace: wish.workspace,
@@ -66,28 +85,80 @@ pub fn ask(wish: Wish, report: &Report) -> Result<Permission, Error> {
         wait_ms: wish.wait_ms,
         approval: wish.approval,
     };
-    client.submit(&submission)?;
-    let redactor = Redactor::new(&submission.env);
-    loop {
-        match client.answer()? {
-            Answer::Run(run) => {
-                return Ok(Permission {
-                    client,
-                    run,
-                    redactor,
-                });
-            }
-            Answer::Waiting(waiting) => wait(&client, &waiting, report)?,
-            Answer::Pending(waiting) => return Err(Error::Pending(Box::new(waiting))),
-            Answer::Blocked(refusal) | Answer::Rejected(refusal) => {
-                return Err(Error::Blocked(Box::new(refusal)));
-            }
-            Answer::Expired(refusal) => return Err(Error::Expired(Box::new(refusal))),
-            Answer::Recorded { .. } => {
-                return Err(Error::Broker("it speaks out of turn".to_owned()));
+    let mut inquiry = Inquiry {
+        client: Client::connect(desk)?,
+        submission,
+        lost: 0,
+    };
+    match inquiry.client.submit(&inquiry.submission) {
+        Ok(()) => Ok(inquiry),
+        Err(trouble) => {
+            inquiry.again(trouble)?;
+            Ok(inquiry)
+        }
+    }
+}
+
+impl Inquiry {
+    /// Waits for the answer.
+    pub fn answer(mut self, report: &Report) -> Result<Permission, Error> {
+        loop {
+            let answer = match self.client.answer() {
+                Ok(answer) => answer,
+                Err(trouble) => {
+                    self.again(trouble)?;
+                    continue;
+                }
+            };
+            match answer {
+                Answer::Run(run) => {
+                    let redactor = Redactor::new(&self.submission.env);
+                    return Ok(Permission {
+                        inquiry: self,
+                        run,
+                        redactor,
+                    });
+                }
+                Answer::Waiting(waiting) => {
+                    wait(&self.client, &waiting, report)?;
+                    // Should the broker go away, the question stays.
+                    self.submission.approval = Some(waiting.id);
+                }
+                Answer::Pending(waiting) => return Err(Error::Pending(Box::new(waiting))),
+                Answer::Blocked(refusal) | Answer::Rejected(refusal) => {
+                    return Err(Error::Blocked(Box::new(refusal)));
+                }
+                Answer::Expired(refusal) => return Err(Error::Expired(Box::new(refusal))),
+                Answer::Recorded { .. } => return Err(out_of_turn()),
             }
         }
     }
+
+    /// Submits the same once more to the next broker: under the same name it is the same
+    /// run.
+    fn again(&mut self, trouble: Trouble) -> Result<(), Error> {
+        let mut trouble = trouble;
+        loop {
+            self.lost += 1;
+            if self.lost > AGAIN {
+                return Err(trouble.into());
+            }
+            match trouble {
+                Trouble::Gone(_) => {}
+                Trouble::Older => client::make_room(self.client.desk())?,
+                other => return Err(other.into()),
+            }
+            self.client = Client::connect(self.client.desk())?;
+            match self.client.submit(&self.submission) {
+                Ok(()) => return Ok(()),
+                Err(next) => trouble = next,
+            }
+        }
+    }
+}
+
+fn out_of_turn() -> Error {
+    Error::Broker("it speaks out of turn".to_owned())
 }
 
 /// Says what is waited for; at a person's own terminal, asks them.
@@ -125,20 +196,46 @@ impl Permission {
         &self.run
     }
 
-    /// Returns when the intent is on the disk and what was approved is still what is
-    /// there; nothing may start before. Says what the owner should hear.
-    pub fn confirm(&mut self, report: &Report) -> Result<(), Error> {
-        match self.client.answer()? {
-            Answer::Recorded { alerts, .. } => {
-                for alert in alerts {
-                    report.note(&alert);
-                }
+    /// Waits until the intent is on the disk and what was approved is still what is
+    /// there; nothing may start before.
+    pub fn confirm(&mut self) -> Result<(), Error> {
+        loop {
+            match self.inquiry.client.answer() {
+                Ok(answer) => return self.confirmed(answer),
+                Err(trouble) => self.ask_again(trouble)?,
             }
-            _ => return Err(Error::Broker("it speaks out of turn".to_owned())),
+        }
+    }
+
+    fn confirmed(&self, answer: Answer) -> Result<(), Error> {
+        let Answer::Recorded { alerts, .. } = answer else {
+            return Err(out_of_turn());
+        };
+        for alert in alerts {
+            say(&alert);
         }
         match &self.run.binding {
             Some(binding) => unchanged(binding),
             None => Ok(()),
+        }
+    }
+
+    /// The broker went away between its word and the proof that it is written down: the
+    /// next one must say the same.
+    fn ask_again(&mut self, trouble: Trouble) -> Result<(), Error> {
+        if self.run.approval.is_some() {
+            // Used up, perhaps; another answer is needed.
+            return Err(trouble.into());
+        }
+        self.inquiry.again(trouble)?;
+        match self.inquiry.client.answer()? {
+            Answer::Run(run) if run.plan == self.run.plan && run.place == self.run.place => {
+                self.run = run;
+                Ok(())
+            }
+            _ => Err(Error::Broker(
+                "it was replaced by one that says otherwise; try again".to_owned(),
+            )),
         }
     }
 
@@ -153,12 +250,88 @@ impl Permission {
         {
             *output = self.redactor.redact(output.as_bytes()).into();
         }
-        client::tell(&mut self.client, &told)
+        client::tell(&mut self.inquiry.client, &told)
     }
 
     /// Where it runs.
     pub fn place(&self) -> Place {
         self.run.place
+    }
+}
+
+/// Holds the command of a finished jail back until the broker has it in writing.
+#[derive(Debug)]
+pub struct Gate<'a> {
+    permission: &'a mut Permission,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Nothing may start.
+    Closed,
+    /// The command was let go.
+    Open,
+    /// It never will be.
+    Failed(Option<Error>),
+}
+
+impl<'a> Gate<'a> {
+    /// A closed gate.
+    pub fn new(permission: &'a mut Permission) -> Gate<'a> {
+        Gate {
+            permission,
+            state: State::Closed,
+        }
+    }
+
+    /// Why the command was not let go, if that is so.
+    pub fn failure(&mut self) -> Option<Error> {
+        match &mut self.state {
+            State::Failed(error) => error.take(),
+            State::Closed | State::Open => None,
+        }
+    }
+
+    fn look(&mut self) -> Result<bool, Error> {
+        match self.permission.inquiry.client.answer_if_any() {
+            Ok(None) => Ok(false),
+            Ok(Some(answer)) => self.permission.confirmed(answer).map(|()| true),
+            Err(trouble) => self.permission.ask_again(trouble).map(|()| false),
+        }
+    }
+}
+
+impl Guard for Gate<'_> {
+    fn waits_for(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
+        let client = &self.permission.inquiry.client;
+        match self.state {
+            State::Closed if client.has_more() => {
+                // It has arrived already: the poll is to return at once.
+                Some((
+                    client.stream().as_fd(),
+                    PollFlags::POLLIN | PollFlags::POLLOUT,
+                ))
+            }
+            State::Closed => Some((client.stream().as_fd(), PollFlags::POLLIN)),
+            State::Open | State::Failed(_) => None,
+        }
+    }
+
+    fn notice(&mut self, jail: &Jail) -> Notice {
+        match self.look() {
+            Ok(false) => Notice::GoOn,
+            Ok(true) => {
+                self.state = State::Open;
+                // Pid 1 may have ended meanwhile; its pidfd tells.
+                let _ = jail.channel.send(ToJail::Start);
+                Notice::GoOn
+            }
+            Err(error) => {
+                self.state = State::Failed(Some(error));
+                Notice::End
+            }
+        }
     }
 }
 

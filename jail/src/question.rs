@@ -13,7 +13,7 @@ use sjail_policy::show;
 use sjail_policy::wire::control::{APPROVE, REJECT, SHOW};
 use sjail_policy::wire::request::Waiting;
 
-use crate::client::Client;
+use crate::client::{Client, Trouble};
 use crate::error::Error;
 
 /// So long after the question was put no answer counts: whoever typed then had not
@@ -25,7 +25,7 @@ pub fn put(waiting_on: &Client, waiting: &Waiting) -> Result<(), Error> {
     let Ok(mut terminal) = File::options().read(true).write(true).open("/dev/tty") else {
         return Ok(());
     };
-    let mut control = Client::control()?;
+    let mut control = Client::control(waiting_on.desk())?;
     let shown = control.call(SHOW, &json!({ "id": waiting.id }))?;
     let request = &shown["request"];
     write(&mut terminal, &described(request));
@@ -54,16 +54,16 @@ pub fn put(waiting_on: &Client, waiting: &Waiting) -> Result<(), Error> {
         match control.call(APPROVE, &yes) {
             Ok(_) => return Ok(()),
             // Always is not always possible: ask again, with the reason.
-            Err(error) if extent["scope"] == "always" => {
-                write(&mut terminal, &format!("{error}\n"));
+            Err(trouble) if extent["scope"] == "always" => {
+                write(&mut terminal, &format!("{}\n", Error::from(trouble)));
             }
-            Err(error) => return settled(Err(error)),
+            Err(trouble) => return settled(Err(trouble)),
         }
     }
 }
 
 /// Whoever was first has answered; the run hears of it anyway.
-fn settled(result: Result<Value, Error>) -> Result<(), Error> {
+fn settled(result: Result<Value, Trouble>) -> Result<(), Error> {
     let _ = result;
     Ok(())
 }

@@ -92,6 +92,9 @@ fn flags(args: &RunArgs) -> Result<Vec<(&'static str, Vec<u8>)>, Error> {
             flags.push((flag, value.as_bytes().to_vec()));
         }
     }
+    if args.no_broker {
+        flags.push(("--no-broker", Vec::new()));
+    }
     if args.allow_degraded {
         flags.push(("--allow-degraded", Vec::new()));
     }
@@ -109,6 +112,8 @@ pub fn wish(args: &RunArgs, account: &Account) -> Result<Wish, Error> {
         )),
     };
     let found = workspace::find(args.workspace.as_deref(), &account.home)?;
+    // What makes no sense is wrong usage, whatever the policy says.
+    self::options(args)?;
     let mut options: Vec<ByteString> = flags(args)?
         .into_iter()
         .map(|(flag, value)| {

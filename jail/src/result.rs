@@ -206,11 +206,12 @@ fn base64(bytes: &[u8]) -> String {
 pub struct RunId(String);
 
 impl RunId {
-    /// A fresh one. Six of 32 letters and digits; `i`, `l`, `o` and `u` are left out
-    /// because they are misread or make words.
+    /// A fresh one, long enough to be the only one without looking: twelve of 32 letters
+    /// and digits; `i`, `l`, `o` and `u` are left out because they are misread or make
+    /// words.
     pub fn fresh() -> RunId {
         const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-        let random = crate::sys::random::bytes::<6>();
+        let random = crate::sys::random::bytes::<12>();
         let mut id = String::from("run_");
         id.extend(
             random
@@ -302,10 +303,10 @@ mod tests {
     fn ids_look_right_and_differ() {
         let ids: std::collections::HashSet<String> =
             (0..200).map(|_| RunId::fresh().to_string()).collect();
-        assert!(ids.len() >= 199);
+        assert_eq!(ids.len(), 200);
         assert!(
             ids.iter()
-                .all(|id| id.len() == 10 && id.starts_with("run_"))
+                .all(|id| id.len() == 16 && id.starts_with("run_"))
         );
     }
 

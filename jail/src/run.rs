@@ -11,14 +11,15 @@ use sjail_policy::wire::request::{Outcome as Told, Place};
 use crate::caller::{self, Account, State};
 use crate::cleanup::{Leftover, Note, RunFolder};
 use crate::cli::RunArgs;
+use crate::client::Desk;
 use crate::denials::{self, Recorder};
 use crate::elevated;
 use crate::error::Error;
 use crate::judge::{Judge, Typed};
-use crate::layout::{self, Host, Layout, Observation};
+use crate::layout::{self, Host, Layout, Observation, Release};
 use crate::limits::{Limits, Wanted};
 use crate::outcome::Outcome;
-use crate::permission::{self, Permission};
+use crate::permission::{self, Gate, Permission};
 use crate::protect::{self, Protection, record};
 use crate::report::{Report, say};
 use crate::request;
@@ -53,9 +54,19 @@ fn attempt(args: &RunArgs, report: &mut Report) -> Result<Outcome, Error> {
         report
             .note("the command runs as root inside the jail; --user NAME runs it as somebody else");
     }
-    if args.asks_broker() {
-        return permitted(args, account, report);
+    if args.no_broker {
+        return alone(args, account, report);
     }
+    let desk = match args.user {
+        None => Desk::own(&account),
+        Some(_) => Desk::of_other(&account),
+    };
+    let inquiry = permission::submit(&desk, request::wish(args, &account)?, report)?;
+    permitted(args, account, inquiry.answer(report)?, report)
+}
+
+/// Decides here and now, by the same policy: nobody is asked, nothing is recorded.
+fn alone(args: &RunArgs, account: Account, report: &mut Report) -> Result<Outcome, Error> {
     let request = request::read(args, &account)?;
     for notice in &request.loaded.notices {
         report.note(&notice.to_string());
@@ -63,15 +74,17 @@ fn attempt(args: &RunArgs, report: &mut Report) -> Result<Outcome, Error> {
     let decision = judged(args, &account, &request.plan, request.loaded);
     report.judged(&decision);
     match (decision.action, decision.place) {
-        (Action::Execute, Where::Jail) => jailed(args, request.plan, account, report, None),
+        (Action::Execute, Where::Jail) => {
+            report.note("without the broker: nothing of this run is recorded");
+            jailed(args, request.plan, account, report, None)
+        }
         (Action::Block, _) => Err(refused(report, &decision, "blocked by policy")),
         // Somebody must be asked, or it runs on the host: both are the broker's business.
-        _ if args.no_broker => Err(refused(
+        _ => Err(refused(
             report,
             &decision,
             "this needs an approval, which --no-broker cannot ask for",
         )),
-        _ => permitted(args, account, report),
     }
 }
 
@@ -102,9 +115,17 @@ fn refused(report: &Report, decision: &Decision, why: &str) -> Error {
 }
 
 /// Runs it as the broker says, and tells the broker how it went.
-fn permitted(args: &RunArgs, account: Account, report: &mut Report) -> Result<Outcome, Error> {
-    let mut permission = permission::ask(request::wish(args, &account)?, report)?;
+fn permitted(
+    args: &RunArgs,
+    account: Account,
+    permission: Permission,
+    report: &mut Report,
+) -> Result<Outcome, Error> {
+    let mut permission = permission;
     report.decided(permission.run());
+    for notice in &permission.run().notices {
+        report.note(notice);
+    }
     let plan = permission.plan();
     let result = match permission.place() {
         Place::Jail => jailed(args, plan, account, report, Some(&mut permission)),
@@ -141,16 +162,13 @@ fn jailed(
         protection,
         recorder: Recorder::default(),
         tracer: args.trace.then(|| Tracer::new(&plan)),
+        gate: permission.map(Gate::new),
     };
-    let outcome = confine(
-        args,
-        &plan,
-        account,
-        report,
-        &mut note,
-        &mut guards,
-        permission,
-    );
+    let outcome = confine(args, &plan, account, report, &mut note, &mut guards);
+    let outcome = match guards.gate.as_mut().and_then(Gate::failure) {
+        Some(error) => Err(error),
+        None => outcome,
+    };
     if let Some(protection) = guards.protection {
         report.kept_away(protection.finish());
     }
@@ -172,6 +190,7 @@ struct Guards<'a> {
     protection: Option<Protection>,
     recorder: Recorder,
     tracer: Option<Tracer<'a>>,
+    gate: Option<Gate<'a>>,
 }
 
 impl<'a> Guards<'a> {
@@ -180,6 +199,9 @@ impl<'a> Guards<'a> {
         'a: 'b,
     {
         let mut list: Vec<&mut dyn Guard> = vec![&mut self.recorder];
+        if let Some(gate) = &mut self.gate {
+            list.push(gate);
+        }
         if let Some(protection) = &mut self.protection {
             list.push(protection);
         }
@@ -198,7 +220,6 @@ fn confine(
     report: &mut Report,
     note: &mut Noted,
     guards: &mut Guards<'_>,
-    permission: Option<&mut Permission>,
 ) -> Result<Outcome, Error> {
     let host = host(account, plan, report);
     let limits = Limits::prepare(
@@ -217,10 +238,10 @@ fn confine(
     if guards.tracer.is_some() {
         layout.observation = Observation::Calls;
     }
-    report.prepared(&layout, &limits);
-    if let Some(permission) = permission {
-        permission.confirm(report)?;
+    if guards.gate.is_some() {
+        layout.release = Release::WhenTold;
     }
+    report.prepared(&layout, &limits);
     let outcome = spawn_and_watch(args, plan, &layout, &limits, guards.list());
     if limits.remove().is_err() {
         note.stay();

@@ -17,7 +17,7 @@ pub use frame::{FrameError, Frames, encode};
 pub use message::{Call, Reply};
 
 /// The version both sides must agree on; raised when a message changes its meaning.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// The file name of the socket where commands are submitted.
 pub const REQUEST_SOCKET: &str = "request.sock";
@@ -45,7 +45,14 @@ mod tests {
         use request as r;
         assert_eq!(
             declared(r::INTERFACE, r::DESCRIPTION, "method"),
-            [r::SUBMIT, r::CHECK, r::STATUS, r::OUTCOME]
+            [
+                r::SUBMIT,
+                r::CHECK,
+                r::STATUS,
+                r::OUTCOME,
+                r::ASK_HOST,
+                r::ATTACH
+            ]
         );
         assert_eq!(
             declared(r::INTERFACE, r::DESCRIPTION, "error"),

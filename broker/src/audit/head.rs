@@ -2,12 +2,13 @@
 //! a file beside it after every commit, and in the system's log.
 
 use std::fs;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::audit::key::{Key, PublicKey};
 use crate::audit::record::Hash;
 use crate::error::{Error, Result};
+use crate::private_file;
 
 /// How far a log goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,16 +103,7 @@ const LINE: usize = 320;
 impl HeadFile {
     /// Opens the file for the writer.
     pub fn open(path: &Path) -> Result<HeadFile> {
-        let file = fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(nix::libc::O_NOFOLLOW)
-            .open(path)
-            .map_err(Error::file("open", path))?;
-        Ok(HeadFile { file })
+        private_file::open(path).map(|file| HeadFile { file })
     }
 
     /// Says how far the log goes now. Not synced: it must never be ahead of the

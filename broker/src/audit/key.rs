@@ -1,13 +1,11 @@
 //! The key that signs how far the log goes.
 
-use std::fs;
-use std::io::{Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use ed25519_dalek::{Signature, Signer, SigningKey, Verifier, VerifyingKey};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::private_file;
 
 /// A signing key that lies in a file of its owner's alone.
 pub struct Key(SigningKey);
@@ -15,56 +13,13 @@ pub struct Key(SigningKey);
 impl Key {
     /// Reads the key, or makes one where there is none yet.
     pub fn load_or_create(path: &Path) -> Result<Key> {
-        match Key::load(path) {
-            Err(Error::File { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-                Key::create(path)
-            }
-            other => other,
-        }
+        let secret = private_file::load_or_create_secret(path)?;
+        Ok(Key(SigningKey::from_bytes(&secret)))
     }
 
     /// Reads the key.
     pub fn load(path: &Path) -> Result<Key> {
-        let mut file = fs::OpenOptions::new()
-            .read(true)
-            .custom_flags(nix::libc::O_NOFOLLOW)
-            .open(path)
-            .map_err(Error::file("read", path))?;
-        let metadata = file.metadata().map_err(Error::file("read", path))?;
-        if metadata.uid() != nix::unistd::geteuid().as_raw() || metadata.mode() & 0o077 != 0 {
-            return Err(Error::UnsafeFolder {
-                path: path.to_owned(),
-                problem: "the signing key is readable by others".to_owned(),
-            });
-        }
-        let mut bytes = Vec::with_capacity(33);
-        Read::by_ref(&mut file)
-            .take(33)
-            .read_to_end(&mut bytes)
-            .map_err(Error::file("read", path))?;
-        let secret: [u8; 32] = bytes.try_into().map_err(|_| Error::Damaged {
-            path: path.to_owned(),
-            problem: "a signing key has 32 bytes".to_owned(),
-        })?;
-        Ok(Key(SigningKey::from_bytes(&secret)))
-    }
-
-    fn create(path: &Path) -> Result<Key> {
-        let mut secret = [0; 32];
-        getrandom::fill(&mut secret).map_err(Error::Random)?;
-        // A new name first: a crash must not leave half a key under the right name.
-        let fresh = path.with_extension("key.new");
-        let _ = fs::remove_file(&fresh);
-        let mut file = fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&fresh)
-            .map_err(Error::file("write", &fresh))?;
-        file.write_all(&secret)
-            .and_then(|()| file.sync_all())
-            .and_then(|()| fs::rename(&fresh, path))
-            .map_err(Error::file("write", path))?;
+        let secret = private_file::load_secret(path)?;
         Ok(Key(SigningKey::from_bytes(&secret)))
     }
 
@@ -109,6 +64,9 @@ impl std::fmt::Debug for PublicKey {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::error::Error;
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]

@@ -1,6 +1,8 @@
 //! Appending to the log. There is one ledger per database, owned by the one thread
 //! that writes.
 
+use std::fs::File;
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, OptionalExtension, params};
@@ -26,6 +28,7 @@ pub struct Ledger {
     key: Key,
     head_file: HeadFile,
     mirror: Mirror,
+    wal: Wal,
 }
 
 impl Ledger {
@@ -50,6 +53,7 @@ impl Ledger {
             key,
             head_file: HeadFile::open(&files.head())?,
             mirror,
+            wal: Wal::of(files),
         };
         let alarms = ledger.compare_with_head_file(files)?;
         ledger.transaction(|ledger| ledger.begin(&alarms))?;
@@ -111,11 +115,12 @@ impl Ledger {
         }
     }
 
-    /// Runs work and commits it.
+    /// Runs work and makes it durable.
     pub fn transaction<T>(&mut self, work: impl FnOnce(&mut Ledger) -> Result<T>) -> Result<T> {
         let before = self.begin_transaction()?;
         let result = self.attempt(work);
         self.commit(before)?;
+        self.sync()?;
         result
     }
 
@@ -126,6 +131,7 @@ impl Ledger {
             head: self.head,
             time: self.last_time,
             checkpoint: self.last_checkpoint,
+            changes: self.connection.total_changes(),
         })
     }
 
@@ -134,7 +140,8 @@ impl Ledger {
         !self.connection.is_autocommit()
     }
 
-    /// Makes everything since the mark durable, or undoes it all.
+    /// Commits everything since the mark, or undoes it all. What is committed outlives
+    /// this process; [`Ledger::sync`] makes it outlive the machine's.
     pub fn commit(&mut self, mark: Mark) -> Result<()> {
         let result = if self.in_transaction() {
             self.checkpoint_if_due()
@@ -149,12 +156,24 @@ impl Ledger {
             self.head = mark.head;
             self.last_time = mark.time;
             self.last_checkpoint = mark.checkpoint;
+        } else if self.connection.total_changes() != mark.changes {
+            self.wal.dirty = true;
         }
         result
     }
 
-    /// Says beside the database how far the log goes. After the commit, and after
-    /// those who wait for it were told.
+    /// Waits until all that was committed is on the disk.
+    pub fn sync(&mut self) -> Result<()> {
+        self.wal.sync()
+    }
+
+    /// Whether something committed is perhaps not on the disk yet.
+    pub fn is_dirty(&self) -> bool {
+        self.wal.dirty
+    }
+
+    /// Says beside the database how far the log goes. Only when it is on the disk, and
+    /// after those who wait for it were told.
     pub fn publish_head(&self) {
         let signed = self.head.sign(&self.key);
         if let Err(error) = self.head_file.write(signed) {
@@ -298,6 +317,48 @@ pub struct Mark {
     head: Head,
     time: i64,
     checkpoint: i64,
+    changes: u64,
+}
+
+/// The file that commits go to.
+struct Wal {
+    path: PathBuf,
+    file: Option<File>,
+    /// Something was committed since it was last written out.
+    dirty: bool,
+}
+
+impl Wal {
+    fn of(files: &Files) -> Wal {
+        Wal {
+            path: files.wal(),
+            file: None,
+            dirty: true,
+        }
+    }
+
+    /// SQLite commits with `synchronous = NORMAL`: the data is with the kernel. Writing the
+    /// file out is what `FULL` would do, one call for all commits before it. The file
+    /// lives as long as the connection, and SQLite's locks are on another one.
+    fn sync(&mut self) -> Result<()> {
+        if !self.dirty {
+            return Ok(());
+        }
+        if self.file.is_none() {
+            self.file = match File::open(&self.path) {
+                Ok(file) => Some(file),
+                // All is in the database itself, which SQLite has written out.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+                Err(source) => return Err(Error::file("open", &self.path)(source)),
+            };
+        }
+        if let Some(file) = &self.file {
+            file.sync_data()
+                .map_err(|error| Error::NotDurable(error.to_string()))?;
+        }
+        self.dirty = false;
+        Ok(())
+    }
 }
 
 fn last_record(connection: &Connection) -> Result<(Head, i64)> {

@@ -1,12 +1,12 @@
 //! Answering a request, and using the answer once.
 
-use rusqlite::params;
+use rusqlite::{OptionalExtension, params};
 use sjail_policy::plan::Plan;
 use sjail_policy::wire::control::{Extent, RequestStatus, Scope};
 use sjail_policy::wire::request::Binding;
 
 use crate::audit::ledger::Ledger;
-use crate::audit::record::{Entry, Event};
+use crate::audit::record::{Entry, Event, Hash};
 use crate::binding;
 use crate::error::{Error, Result};
 use crate::process::ProcessId;
@@ -240,6 +240,69 @@ pub struct RunNote {
     pub token: String,
     /// The process that runs it.
     pub runner: Option<ProcessId>,
+    /// What was submitted, salted and hashed.
+    pub asked: Option<Hash>,
+}
+
+/// Lets a run go: its intent is recorded and the run noted. The same run submitted again
+/// by the same process (the broker went away before it had answered) is not recorded
+/// twice, and has a new token.
+pub fn begin_run(
+    ledger: &mut Ledger,
+    id: &str,
+    uid: u32,
+    run: &RunNote,
+    intent: Entry,
+    now: i64,
+) -> Result<i64> {
+    if let Some(seq) = resumed(ledger, id, uid, run)? {
+        return Ok(seq);
+    }
+    let known: bool = ledger
+        .connection()
+        .prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM record WHERE id = ?1) \
+             OR EXISTS (SELECT 1 FROM run WHERE id = ?1)",
+        )
+        .and_then(|mut statement| statement.query_row([id], |row| row.get(0)))
+        .map_err(Error::database("look for a run"))?;
+    if known {
+        return Err(Error::Parameter(
+            "run: there was one of this name".to_owned(),
+        ));
+    }
+    let seq = ledger.append(intent)?;
+    note_run(ledger, id, uid, run, seq, now)?;
+    Ok(seq)
+}
+
+/// The intent of a run that this very process has submitted before and has not ended.
+fn resumed(ledger: &Ledger, id: &str, uid: u32, run: &RunNote) -> Result<Option<i64>> {
+    let (Some(runner), Some(asked)) = (run.runner, run.asked) else {
+        return Ok(None);
+    };
+    ledger
+        .connection()
+        .prepare_cached(
+            "UPDATE run SET token = ?6 WHERE id = ?1 AND uid = ?2 AND pid = ?3 \
+             AND started = ?4 AND asked = ?5 RETURNING seq",
+        )
+        .and_then(|mut statement| {
+            statement
+                .query_row(
+                    params![
+                        id,
+                        uid,
+                        runner.pid,
+                        runner.started.cast_signed(),
+                        asked.0,
+                        run.token
+                    ],
+                    |row| row.get(0),
+                )
+                .optional()
+        })
+        .map_err(Error::database("look for a run"))
 }
 
 /// Notes that a run was let go.
@@ -257,11 +320,12 @@ pub fn note_run(
     ledger
         .connection()
         .prepare_cached(
-            "INSERT INTO run (id, token, uid, pid, started, seq, created) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            "INSERT INTO run (id, token, uid, pid, started, seq, created, asked) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         )
         .and_then(|mut statement| {
-            statement.execute(params![id, run.token, uid, pid, started, seq, now])
+            let asked = run.asked.map(|asked| asked.0);
+            statement.execute(params![id, run.token, uid, pid, started, seq, now, asked])
         })
         .map(|_| ())
         .map_err(Error::database("note a run"))

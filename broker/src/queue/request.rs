@@ -412,6 +412,7 @@ impl Stored {
             approver: self.approver.clone(),
             note: self.note.clone(),
             workspace: body.workspace.clone(),
+            evidence: None,
             binding: (detail == Detail::All).then(|| body.binding.clone()),
             always: if detail == Detail::All {
                 body.always.clone()

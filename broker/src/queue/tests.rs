@@ -118,6 +118,7 @@ impl Desk {
         let run = RunNote {
             token: "t".to_owned(),
             runner: None,
+            asked: None,
         };
         self.tx(|ledger| {
             take(
@@ -174,6 +175,7 @@ fn another_account_cannot_use_it() {
     let run = RunNote {
         token: "t".to_owned(),
         runner: None,
+        asked: None,
     };
     let result = desk.tx(|ledger| {
         take(

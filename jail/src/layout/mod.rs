@@ -56,6 +56,17 @@ pub struct Layout {
     _image: Option<etc_image::Image>,
     /// Whether somebody looks at its calls.
     pub observation: Observation,
+    /// When the command starts.
+    pub release: Release,
+}
+
+/// When the command of a finished jail starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Release {
+    /// As soon as every layer is verified.
+    AtOnce,
+    /// Not before the supervisor says so.
+    WhenTold,
 }
 
 /// Whether calls of the command are looked at.
@@ -288,6 +299,7 @@ pub fn prepare(
         program,
         _image: image,
         observation: Observation::None,
+        release: Release::AtOnce,
     })
 }
 

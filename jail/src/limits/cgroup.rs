@@ -263,12 +263,11 @@ pub fn sweep_beside(parent: &Path) {
             let made = entry.metadata().and_then(|folder| folder.modified());
             made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > NEVER_EMPTY_SO_LONG))
         };
-        if entry
-            .file_name()
-            .as_encoded_bytes()
-            .starts_with(b"sjail-run_")
-            && is_old()
-        {
+        let name = entry.file_name();
+        let ours = [&b"sjail-run_"[..], b"sjail-cmd_"]
+            .iter()
+            .any(|prefix| name.as_encoded_bytes().starts_with(prefix));
+        if ours && is_old() {
             let _ = fs::remove_dir(entry.path());
         }
     }

@@ -142,6 +142,9 @@ pub struct Request {
     pub note: Option<String>,
     /// The workspace.
     pub workspace: ByteString,
+    /// What a preview found, as the requester tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<serde_json::Value>,
     /// What an approval would bind: files with their hashes, variables, policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub binding: Option<super::request::Binding>,

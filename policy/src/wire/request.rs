@@ -21,6 +21,10 @@ pub const CHECK: &str = "io.sjail.Broker.Check";
 pub const STATUS: &str = "io.sjail.Broker.Status";
 /// Tell how a command ended.
 pub const OUTCOME: &str = "io.sjail.Broker.Outcome";
+/// Ask a person whether a command that runs may reach a host.
+pub const ASK_HOST: &str = "io.sjail.Broker.AskHost";
+/// Add what a preview found to a request that waits.
+pub const ATTACH: &str = "io.sjail.Broker.Attach";
 
 /// No request of the caller has this id.
 pub const ERROR_UNKNOWN_ID: &str = "io.sjail.Broker.UnknownId";
@@ -58,6 +62,14 @@ pub enum Asking {
 pub struct Submission {
     /// The [`PROTOCOL`](super::PROTOCOL) of the caller.
     pub protocol: u32,
+    /// The version of the caller's program; an older broker makes room for it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub version: String,
+    /// The caller's own name for the run. The same submission under the same name, by
+    /// the same process, is one run: it can be repeated when the broker went away
+    /// before it had answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
     /// The command; absent only where an approval stands for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Typed>,
@@ -176,6 +188,9 @@ pub struct Run {
     /// The approval that was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
+    /// What the policy files have to say to the caller.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<String>,
 }
 
 /// Where a command runs.
@@ -321,4 +336,67 @@ pub struct Outcome {
 pub struct Recorded {
     /// The number of the outcome record.
     pub seq: u64,
+}
+
+/// Parameters of [`ASK_HOST`]: a command that runs wants to reach a host that no rule
+/// speaks of.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AskHost {
+    /// The run, from [`Run::id`].
+    pub run: String,
+    /// Its proof, from [`Run::token`].
+    pub token: String,
+    /// The host's name or address.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// Why it is asked, in one sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// How long to wait, in milliseconds; nothing waits as long as the policy says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_ms: Option<u64>,
+}
+
+/// The reply to [`ASK_HOST`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostAnswer {
+    /// How far the yes goes, or no.
+    pub answer: HostVerdict,
+    /// The request that was answered, or the grant that covers it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Who answered, as the kernel names them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approver: Option<String>,
+    /// Why not, in one sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// What a person says to a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HostVerdict {
+    /// For this run.
+    Once,
+    /// For the session; it is remembered, and not asked again.
+    Session,
+    /// For the workspace; likewise.
+    Workspace,
+    /// Everywhere; likewise.
+    Always,
+    /// It may not, or nobody answered in time.
+    No,
+}
+
+/// Parameters of [`ATTACH`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attach {
+    /// The request, from [`Waiting::id`].
+    pub id: String,
+    /// What was found, a JSON object of at most 64 KiB.
+    pub evidence: serde_json::Value,
 }
