@@ -11,6 +11,7 @@ use crate::client::Client;
 use crate::cmd;
 use crate::daemon::{self, Options};
 use crate::error::{Error, Result};
+use crate::mcp;
 use crate::paths::Places;
 
 /// Decisions, approvals and the audit log of sjail.
@@ -43,6 +44,8 @@ enum Verb {
     /// Patterns that run without being asked about
     #[command(subcommand)]
     Allowlist(cmd::allowlist::Allowlist),
+    /// Serve tools to an agent over standard input and output (Model Context Protocol)
+    Mcp(mcp::McpArgs),
 }
 
 /// Wrong usage, or something could not be done.
@@ -79,6 +82,7 @@ pub fn main() -> ExitCode {
         Verb::Queue(verb) => cmd::queue::run(verb),
         Verb::Audit(verb) => cmd::audit::run(verb),
         Verb::Allowlist(verb) => cmd::allowlist::run(verb),
+        Verb::Mcp(args) => mcp::run(args),
     };
     match result {
         Ok(code) => ExitCode::from(code),

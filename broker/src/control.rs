@@ -226,9 +226,7 @@ async fn allowlist_add(visit: &mut Visit, what: wire::AllowlistAdd) -> Result<()
     visit
         .service
         .writer
-        .write(move |ledger| {
-            allowlist::add(ledger, &what.pattern, what.reason.as_deref(), &by, now())
-        })
+        .write(move |ledger| allowlist::add(ledger, &what, &by, now()))
         .await?;
     refresh_allowlist(visit).await?;
     allowlist_list(visit).await
@@ -236,8 +234,7 @@ async fn allowlist_add(visit: &mut Visit, what: wire::AllowlistAdd) -> Result<()
 
 /// The judge goes by the list as it is now.
 async fn refresh_allowlist(visit: &Visit) -> Result<(), Failure> {
-    let patterns = visit.service.readers.read(allowlist::list).await?;
-    let patterns: Vec<String> = patterns.into_iter().map(|line| line.pattern).collect();
+    let patterns = visit.service.readers.read(allowlist::patterns).await?;
     visit.service.judge.allow(&patterns);
     Ok(())
 }

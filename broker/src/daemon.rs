@@ -98,9 +98,8 @@ fn prepare(places: Places) -> Result<(Arc<Service>, JoinHandle<()>)> {
         });
         ledger.append(Entry::new(Event::Start).detail(&detail))?;
         ledger.checkpoint()?;
-        allowlist::list(ledger.connection())
+        allowlist::patterns(ledger.connection())
     })?;
-    let patterns: Vec<String> = patterns.into_iter().map(|line| line.pattern).collect();
     let (writer, thread) = Writer::start(ledger)?;
     let service = Service::new(
         places,

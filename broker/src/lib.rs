@@ -21,6 +21,7 @@ pub mod id;
 pub mod introspect;
 pub mod judge;
 pub mod limits;
+pub mod mcp;
 pub mod notify;
 pub mod outcome;
 pub mod paths;

@@ -152,7 +152,9 @@ CREATE TABLE allowed (
   pattern  TEXT NOT NULL UNIQUE,
   reason   TEXT,
   added_by TEXT NOT NULL,
-  added    INTEGER NOT NULL
+  added    INTEGER NOT NULL,
+  -- Whether what matches runs without being asked about; otherwise it is only noted.
+  auto     INTEGER NOT NULL DEFAULT 1
 ) STRICT;
 
 -- Sessions that an operator registered.

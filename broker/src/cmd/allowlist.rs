@@ -19,6 +19,9 @@ pub enum Allowlist {
         /// Why
         #[arg(long, alias = "description")]
         reason: Option<String>,
+        /// Only note it: what matches is still asked about
+        #[arg(long)]
+        no_auto_approve: bool,
         /// One JSON object
         #[arg(long)]
         json: bool,
@@ -54,14 +57,20 @@ pub fn run(verb: Allowlist) -> Result<u8> {
         Allowlist::Add {
             pattern,
             reason,
+            no_auto_approve,
             json,
         } => {
-            let add = wire::AllowlistAdd { pattern, reason };
+            let add = wire::AllowlistAdd {
+                pattern,
+                reason,
+                auto_approve: no_auto_approve.then_some(false),
+            };
             let list: wire::Allowlist = client.call(wire::ALLOWLIST_ADD, &add)?;
             if json {
                 print_json(&list)?;
             } else {
-                print(&format!("allowed: {}\n", table::text(&add.pattern)))?;
+                let word = if no_auto_approve { "noted" } else { "allowed" };
+                print(&format!("{word}: {}\n", table::text(&add.pattern)))?;
             }
             Ok(0)
         }

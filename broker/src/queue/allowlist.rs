@@ -1,32 +1,28 @@
 //! The allow list that `sjail allowlist` keeps, with who and when.
 
 use rusqlite::{Connection, params};
-use sjail_policy::wire::control::Allowed;
+use sjail_policy::wire::control::{Allowed, AllowlistAdd};
 
 use crate::audit::ledger::Ledger;
 use crate::audit::record::{Entry, Event};
 use crate::error::{Error, Result};
 
 /// Puts a pattern on the list. Whether it may be there was checked before.
-pub fn add(
-    ledger: &mut Ledger,
-    pattern: &str,
-    reason: Option<&str>,
-    by: &str,
-    now: i64,
-) -> Result<()> {
+pub fn add(ledger: &mut Ledger, what: &AllowlistAdd, by: &str, now: i64) -> Result<()> {
+    let auto = what.auto_approve.unwrap_or(true);
     let added = ledger
         .connection()
         .execute(
-            "INSERT INTO allowed (pattern, reason, added_by, added) VALUES (?1, ?2, ?3, ?4) \
-             ON CONFLICT DO NOTHING",
-            params![pattern, reason, by, now],
+            "INSERT INTO allowed (pattern, reason, added_by, added, auto) \
+             VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING",
+            params![what.pattern, what.reason, by, now, auto],
         )
         .map_err(Error::database("add a pattern"))?;
     if added == 0 {
         return Ok(());
     }
-    record(ledger, "added", pattern, reason, by)
+    let decision = if auto { "added" } else { "noted" };
+    record(ledger, decision, &what.pattern, what.reason.as_deref(), by)
 }
 
 /// Takes a pattern off the list.
@@ -59,11 +55,22 @@ fn record(
     Ok(())
 }
 
+/// The patterns whose commands run without being asked about.
+pub fn patterns(connection: &Connection) -> Result<Vec<String>> {
+    let lines = list(connection)?.into_iter();
+    Ok(lines
+        .filter(|line| line.auto_approve)
+        .map(|line| line.pattern)
+        .collect())
+}
+
 /// The list, in the order in which it grew.
 pub fn list(connection: &Connection) -> Result<Vec<Allowed>> {
     let act = "list the patterns";
     let mut statement = connection
-        .prepare_cached("SELECT pattern, reason, added_by, added FROM allowed ORDER BY number")
+        .prepare_cached(
+            "SELECT pattern, reason, added_by, added, auto FROM allowed ORDER BY number",
+        )
         .map_err(Error::database(act))?;
     let rows = statement
         .query_map([], |row| {
@@ -72,6 +79,7 @@ pub fn list(connection: &Connection) -> Result<Vec<Allowed>> {
                 reason: row.get(1)?,
                 added_by: row.get(2)?,
                 added: row.get(3)?,
+                auto_approve: row.get(4)?,
             })
         })
         .map_err(Error::database(act))?;

@@ -2,7 +2,7 @@
 
 use rusqlite::{OptionalExtension, params};
 use sjail_policy::plan::Plan;
-use sjail_policy::wire::control::{Extent, RequestStatus, Scope};
+use sjail_policy::wire::control::{AllowlistAdd, Extent, RequestStatus, Scope};
 use sjail_policy::wire::request::Binding;
 
 use crate::audit::ledger::Ledger;
@@ -70,8 +70,12 @@ pub fn approve(
                 )
             )));
         };
-        let reason = format!("always, from {id}");
-        allowlist::add(ledger, &pattern, Some(&reason), &by.summary, now)?;
+        let always = AllowlistAdd {
+            pattern,
+            reason: Some(format!("always, from {id}")),
+            auto_approve: None,
+        };
+        allowlist::add(ledger, &always, &by.summary, now)?;
     } else if lasting {
         permit::give(ledger, &stored, extent, &by.summary, now)?;
     }

@@ -28,6 +28,9 @@ Answer and look back (the broker starts by itself):
   allowlist   Patterns that run without being asked about
   audit       The log: read, count, export, verify, prune
 
+For agents:
+  mcp         Serve the sandbox as tools over standard input and output
+
 Exit codes of run: the command's own, 128+N ended by signal N, 124 timed out,
 125 sjail could not keep its promise, 126 not executable, 127 not found,
 75 approval pending, 77 blocked by policy.

@@ -32,7 +32,7 @@ pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
         "quarantine" => quarantine::run,
         "doctor" => doctor::run,
         "trust" => trust::run,
-        "queue" | "audit" | "allowlist" => {
+        "queue" | "audit" | "allowlist" | "mcp" => {
             let words: Vec<&OsStr> = std::iter::once(name)
                 .chain(words.iter().map(OsString::as_os_str))
                 .collect();

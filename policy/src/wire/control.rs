@@ -316,6 +316,10 @@ pub struct AllowlistAdd {
     /// Why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Whether what matches runs without being asked about, as it does if nothing is
+    /// said; otherwise the pattern is noted and changes nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto_approve: Option<bool>,
 }
 
 /// Parameters of [`ALLOWLIST_REMOVE`].
@@ -333,6 +337,8 @@ pub struct Allowed {
     pub pattern: String,
     /// Why.
     pub reason: Option<String>,
+    /// Whether what matches runs without being asked about.
+    pub auto_approve: bool,
     /// Who added it.
     pub added_by: String,
     /// Seconds since 1970 when.

@@ -1,6 +1,7 @@
 //! The interfaces that agents and their owners already know, spoken word for word: each
 //! test is named for what it promises.
 
+mod mcp;
 mod names;
 mod sandbox_md;
 
@@ -12,6 +13,7 @@ use sjail_tests::{Call, Scene, Test, Verdict};
 pub fn suite() -> Vec<Test> {
     let mut all = names::tests();
     all.extend(sandbox_md::tests());
+    all.extend(mcp::tests());
     all
 }
 

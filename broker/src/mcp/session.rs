@@ -1,0 +1,259 @@
+//! One client, from its greeting until it hangs up.
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{SigSet, Signal};
+use serde_json::{Value, json};
+
+use super::catalog::{Policy, Tool};
+use super::rpc::{self, Message, Out, Wrong};
+use super::runner::{Calls, Sjail};
+use super::{INSTRUCTIONS, desk, execute, files};
+use crate::error::Result;
+
+/// The versions of the protocol that are spoken, the newest first.
+const VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+/// So many calls at once; more are refused.
+const MOST: usize = 32;
+/// So long what runs may take to end when the client has gone.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What a session begins with.
+#[derive(Debug)]
+pub struct Settings {
+    /// What executes.
+    pub sjail: Sjail,
+    /// What holds in this folder.
+    pub policy: Policy,
+    /// What is offered.
+    pub tools: Vec<&'static Tool>,
+    /// The agent's name, if it was given.
+    pub agent: Option<String>,
+    /// The session's name, if it was given.
+    pub session: Option<String>,
+}
+
+/// What every call knows.
+#[derive(Debug)]
+pub struct Session {
+    /// What it began with.
+    pub settings: Settings,
+    /// What is under way.
+    pub calls: Calls,
+    out: Out,
+    client: OnceLock<String>,
+}
+
+impl Session {
+    /// The name that records carry: a claim, whoever makes it.
+    pub fn agent(&self) -> String {
+        let own = self.settings.agent.clone();
+        own.or_else(|| self.client.get().cloned())
+            .unwrap_or_else(|| "mcp".to_owned())
+    }
+}
+
+/// One call of a tool.
+#[derive(Debug)]
+pub struct Call<'a> {
+    /// Whose.
+    pub session: &'a Session,
+    /// Its id.
+    pub id: &'a Value,
+    /// What the tool was given.
+    pub arguments: Value,
+    progress: Value,
+}
+
+impl Call<'_> {
+    /// Says that it is still under way, if the client wants to know.
+    pub fn beat(&self, seconds: u64) {
+        if !self.progress.is_null() {
+            self.session.out.notify(
+                "notifications/progress",
+                json!({
+                    "progressToken": self.progress,
+                    "progress": seconds,
+                    "message": format!("under way for {seconds} s"),
+                }),
+            );
+        }
+    }
+}
+
+/// Answers until the input ends.
+pub fn serve(settings: Settings) -> Result<u8> {
+    let session = Arc::new(Session {
+        settings,
+        calls: Calls::default(),
+        out: Out::standard(),
+        client: OnceLock::new(),
+    });
+    end_with_us(session.calls.clone());
+    let mut input = io::stdin().lock();
+    while let Ok(Some(line)) = rpc::read_line(&mut input) {
+        let messages = match line {
+            Ok(line) => rpc::messages(&line),
+            Err(wrong) => vec![Err(wrong)],
+        };
+        for message in messages {
+            match message {
+                Ok(Message::Request { id, method, params }) => {
+                    request(&session, id, &method, params);
+                }
+                Ok(Message::Notification { method, params }) => {
+                    if method == "notifications/cancelled" {
+                        session.calls.cancel(&params["requestId"]);
+                    }
+                }
+                Ok(Message::Response) => {}
+                Err(wrong) => session.out.error(&wrong),
+            }
+        }
+    }
+    // Nobody reads the answers: nothing goes on for nobody.
+    session.calls.cancel_all();
+    let deadline = Instant::now() + GRACE;
+    while !session.calls.is_empty() && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(10));
+    }
+    Ok(0)
+}
+
+/// Whoever ends us ends what runs for us.
+fn end_with_us(calls: Calls) {
+    let mut signals = SigSet::empty();
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        signals.add(signal);
+    }
+    // Programs that are started begin with none of them blocked.
+    if signals.thread_block().is_err() {
+        return;
+    }
+    thread::spawn(move || {
+        if signals.wait().is_ok() {
+            calls.cancel_all();
+            let deadline = Instant::now() + GRACE;
+            while !calls.is_empty() && Instant::now() < deadline {
+                thread::sleep(Duration::from_millis(10));
+            }
+            std::process::exit(0);
+        }
+    });
+}
+
+fn request(session: &Arc<Session>, id: Value, method: &str, params: Value) {
+    let wrong = |code, message: String| Wrong {
+        id: id.clone(),
+        code,
+        message,
+    };
+    match method {
+        "initialize" => {
+            let name = params["clientInfo"]["name"].as_str().unwrap_or("client");
+            let name: String = name.chars().take(64).collect();
+            let _ = session.client.set(format!("mcp:{name}"));
+            session.out.result(&id, greeting(&params));
+        }
+        "ping" => session.out.result(&id, json!({})),
+        "tools/list" => {
+            let tools: Vec<Value> = session
+                .settings
+                .tools
+                .iter()
+                .map(|tool| tool.described())
+                .collect();
+            session.out.result(&id, json!({ "tools": tools }));
+        }
+        "tools/call" => call(session, id, params),
+        _ => session.out.error(&wrong(
+            rpc::UNKNOWN_METHOD,
+            format!("there is no method `{method}` here"),
+        )),
+    }
+}
+
+fn greeting(params: &Value) -> Value {
+    let asked = params["protocolVersion"].as_str().unwrap_or_default();
+    let version = VERSIONS
+        .into_iter()
+        .find(|version| *version == asked)
+        .unwrap_or(VERSIONS[0]);
+    json!({
+        "protocolVersion": version,
+        "capabilities": { "tools": { "listChanged": false } },
+        "serverInfo": { "name": "sjail", "title": "sjail", "version": env!("CARGO_PKG_VERSION") },
+        "instructions": INSTRUCTIONS,
+    })
+}
+
+fn call(session: &Arc<Session>, id: Value, mut params: Value) {
+    let name = params["name"].as_str().unwrap_or_default().to_owned();
+    let offered = session.settings.tools.iter().find(|tool| tool.name == name);
+    let Some(tool) = offered.copied() else {
+        return session.out.error(&Wrong {
+            id,
+            code: rpc::INVALID_PARAMS,
+            message: format!("there is no tool `{name}`"),
+        });
+    };
+    if session.calls.accept(&id) > MOST {
+        session.calls.finish(&id);
+        return session.out.result(
+            &id,
+            failed("too many calls at once; wait for one of them to end"),
+        );
+    }
+    let progress = rpc::take(&mut rpc::take(&mut params, "_meta"), "progressToken");
+    let arguments = rpc::take(&mut params, "arguments");
+    let session = Arc::clone(session);
+    thread::spawn(move || {
+        let call = Call {
+            session: &session,
+            id: &id,
+            arguments,
+            progress,
+        };
+        let result = match tool.call(&call) {
+            Ok(value) => answered(value),
+            Err(error) => failed(&error.to_string()),
+        };
+        if session.calls.finish(&id) {
+            session.out.result(&id, result);
+        }
+    });
+}
+
+/// The answer twice: for programs, and as text for models.
+fn answered(value: Value) -> Value {
+    let text = match value["text"].as_str() {
+        Some(text) => text.to_owned(),
+        None => value.to_string(),
+    };
+    json!({
+        "content": [{ "type": "text", "text": text }],
+        "structuredContent": value,
+        "isError": false,
+    })
+}
+
+fn failed(text: &str) -> Value {
+    json!({ "content": [{ "type": "text", "text": text }], "isError": true })
+}
+
+impl Tool {
+    fn call(&self, call: &Call<'_>) -> Result<Value> {
+        match self.name {
+            "sandbox_exec" => execute::exec(call),
+            "sandbox_check" => execute::check(call),
+            "run_code" => execute::code(call),
+            "read" => files::read(call),
+            "write" => files::write(call),
+            "edit" => files::edit(call),
+            _ => desk::call(self.name, call),
+        }
+    }
+}
