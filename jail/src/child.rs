@@ -60,7 +60,7 @@ impl Child<'_> {
         setsid().at(Step::ParentDeath)?;
 
         map_ids(layout).at(Step::IdMap)?;
-        if layout.network == NetworkSpace::Own {
+        if layout.network != NetworkSpace::Host {
             net::loopback_up().at(Step::Loopback)?;
         }
         let outside = mounts::enter(&layout.root)?;

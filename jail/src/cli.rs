@@ -75,6 +75,15 @@ pub struct RunArgs {
         help_heading = "Isolation"
     )]
     pub net: Option<OsString>,
+    /// Let the command reach this host (implies --net filtered): a name, *.NAME, an
+    /// address or a range; ports 80 and 443 unless one is named
+    #[arg(
+        long,
+        value_name = "NAME[:PORT]",
+        allow_hyphen_values = true,
+        help_heading = "Isolation"
+    )]
+    pub allow_host: Vec<OsString>,
     /// Give the command a variable, with the caller's value or this one
     #[arg(
         long,

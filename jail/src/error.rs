@@ -246,11 +246,25 @@ pub enum Error {
     /// Landlock cannot be had.
     #[error("{0}; or --allow-degraded, which goes on without it")]
     Landlock(#[from] crate::landlock::Unavailable),
-    /// Filtered networking has no relay yet.
+    /// The jail's own network could not be opened.
+    #[error("opening the jail's filtered network failed: {0}; --net none runs without a network")]
+    Network(Errno),
+    /// The relay could not be confined, or did not start.
     #[error(
-        "--net filtered needs the network relay, which this build does not have: use --net none or --net host"
+        "the network relay could not be started ({why}); nothing was run. --net none runs without a network"
     )]
-    NoRelay,
+    Relay {
+        /// Which wall, and why.
+        why: String,
+    },
+    /// More ports than there can be sockets for.
+    #[error("the allowed hosts name {count} ports, and at most {most} can be served: allow fewer")]
+    TooManyPorts {
+        /// How many there are.
+        count: usize,
+        /// How many there can be.
+        most: usize,
+    },
     /// The channel to pid 1 broke.
     #[error("talking to the jail's first process failed: {0}")]
     Channel(Errno),

@@ -26,6 +26,7 @@ mod limits;
 mod manual;
 mod mounts;
 mod names;
+mod net;
 mod outcome;
 mod output;
 mod permission;

@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::layout::{Layout, NetworkSpace};
 use crate::limits::{Limits, Unheld};
+use crate::net::record::Entry;
 use crate::outcome::Outcome;
 use crate::protect::{self, finding::Finding};
 use crate::result::{Isolation, Output, RunId, RunResult, Status, Usage};
@@ -30,6 +31,7 @@ pub struct Report {
     isolation: Isolation,
     kept_away: Vec<Finding>,
     denials: Vec<Denial>,
+    network: Vec<Entry>,
     verdict: Verdict,
 }
 
@@ -84,6 +86,7 @@ impl Report {
             isolation: Isolation::default(),
             kept_away: Vec::new(),
             denials: Vec::new(),
+            network: Vec::new(),
             verdict: Verdict::default(),
         })
     }
@@ -157,6 +160,14 @@ impl Report {
         };
     }
 
+    /// What else records carry: what was reached or refused on the network.
+    pub fn detail(&self) -> serde_json::Value {
+        match self.network.is_empty() {
+            true => serde_json::Value::Null,
+            false => serde_json::json!({ "network": self.network }),
+        }
+    }
+
     /// What held the command, as records carry it.
     pub fn isolation(&self) -> serde_json::Value {
         serde_json::to_value(&self.isolation).unwrap_or_default()
@@ -201,13 +212,25 @@ impl Report {
         self.denials = denials;
     }
 
+    /// What happened on the filtered network.
+    pub fn reached(&mut self, network: Vec<Entry>) {
+        for sentence in network.iter().filter_map(Entry::sentence).take(20) {
+            self.note(&sentence);
+        }
+        self.network = network;
+    }
+
     /// What will hold the command; all of it is verified before it starts.
     pub fn prepared(&mut self, layout: &Layout, limits: &Limits) {
         let mut layers: Vec<String> = ["user", "mount", "pid", "ipc", "uts", "cgroup"]
             .map(|name| format!("{name} namespace"))
             .into();
-        if layout.network == NetworkSpace::Own {
-            layers.push("network namespace".to_owned());
+        match layout.network {
+            NetworkSpace::Own => layers.push("network namespace".to_owned()),
+            NetworkSpace::Filtered => {
+                layers.push("network namespace, with a confined relay".to_owned());
+            }
+            NetworkSpace::Host => {}
         }
         layers.extend(["no capabilities", "no_new_privs", "seccomp allow list"].map(str::to_owned));
         if let Some(rules) = &layout.rules {
@@ -283,7 +306,11 @@ impl Report {
                 .iter()
                 .filter_map(|denial| serde_json::to_value(denial).ok())
                 .collect(),
-            network: Vec::new(),
+            network: self
+                .network
+                .iter()
+                .filter_map(|entry| serde_json::to_value(entry).ok())
+                .collect(),
             changes: Vec::new(),
             auto_exec: self
                 .kept_away

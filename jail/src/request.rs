@@ -71,7 +71,11 @@ fn flags(args: &RunArgs) -> Result<Vec<(&'static str, Vec<u8>)>, Error> {
     {
         flags.push((flag, absolute(path)?));
     }
-    for (flag, values) in [("--hide", &args.hide), ("--env", &args.env)] {
+    for (flag, values) in [
+        ("--hide", &args.hide),
+        ("--allow-host", &args.allow_host),
+        ("--env", &args.env),
+    ] {
         for value in values {
             flags.push((flag, value.as_bytes().to_vec()));
         }

@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::judge::{Judge, Typed};
 use crate::layout::{self, Host, Layout, Observation, Release};
 use crate::limits::{Limits, Wanted};
+use crate::net::Filtered;
 use crate::outcome::Outcome;
 use crate::permission::{self, Gate, Permission};
 use crate::protect::{self, Protection, record};
@@ -132,7 +133,10 @@ fn permitted(
         Place::Host => elevated::run(&plan, &mut permission, report),
     };
     let told = match &result {
-        Ok(outcome) => outcome.told(report.isolation()),
+        Ok(outcome) => Told {
+            detail: report.detail(),
+            ..outcome.told(report.isolation())
+        },
         Err(error) => Told {
             status: "failed".to_owned(),
             exit: Some(i32::from(error.exit().code())),
@@ -162,6 +166,7 @@ fn jailed(
         protection,
         recorder: Recorder::default(),
         tracer: args.trace.then(|| Tracer::new(&plan)),
+        network: Filtered::of(&plan),
         gate: permission.map(Gate::new),
     };
     let outcome = confine(args, &plan, account, report, &mut note, &mut guards);
@@ -169,6 +174,9 @@ fn jailed(
         Some(error) => Err(error),
         None => outcome,
     };
+    if let Some(network) = guards.network {
+        report.reached(network.finish());
+    }
     if let Some(protection) = guards.protection {
         report.kept_away(protection.finish());
     }
@@ -190,6 +198,7 @@ struct Guards<'a> {
     protection: Option<Protection>,
     recorder: Recorder,
     tracer: Option<Tracer<'a>>,
+    network: Option<Filtered<'a>>,
     gate: Option<Gate<'a>>,
 }
 
@@ -207,6 +216,9 @@ impl<'a> Guards<'a> {
         }
         if let Some(tracer) = &mut self.tracer {
             list.push(tracer);
+        }
+        if let Some(network) = &mut self.network {
+            list.push(network);
         }
         list
     }
@@ -237,6 +249,9 @@ fn confine(
     let mut layout = layout::prepare(plan, &host, limits.rlimits(), &held, copy)?;
     if guards.tracer.is_some() {
         layout.observation = Observation::Calls;
+    }
+    if let Some(network) = &mut guards.network {
+        network.held_by(layout.rules.as_ref().map(|rules| rules.abi));
     }
     if guards.gate.is_some() {
         layout.release = Release::WhenTold;

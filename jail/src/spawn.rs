@@ -127,7 +127,7 @@ fn namespaces(network: NetworkSpace) -> u64 {
         | libc::CLONE_NEWIPC
         | libc::CLONE_NEWUTS;
     let flags = match network {
-        NetworkSpace::Own => always | libc::CLONE_NEWNET,
+        NetworkSpace::Own | NetworkSpace::Filtered => always | libc::CLONE_NEWNET,
         NetworkSpace::Host => always,
     };
     flags as u32 as u64
@@ -153,7 +153,7 @@ fn handle(pid: Pid, name: &'static str) -> Result<OwnedFd, Error> {
 /// namespace is the child's own affair, see [`crate::verify`].)
 fn all_differ(pid: Pid, network: NetworkSpace) -> Result<(), Error> {
     let names: &[&'static str] = match network {
-        NetworkSpace::Own => &["user", "mnt", "pid", "ipc", "uts", "net"],
+        NetworkSpace::Own | NetworkSpace::Filtered => &["user", "mnt", "pid", "ipc", "uts", "net"],
         NetworkSpace::Host => &["user", "mnt", "pid", "ipc", "uts"],
     };
     for name in names {

@@ -1,5 +1,5 @@
 //! Names of hosts in the network policy: `example.org`, `*.example.org:443`,
-//! `192.0.2.1:53`, `[2001:db8::1]:443`.
+//! `192.0.2.1:53`, `[2001:db8::1]:443`, `192.0.2.0/24`.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -21,6 +21,8 @@ enum Host {
     Below(String),
     /// Exactly this address.
     Address(IpAddr),
+    /// Every address with this many leading bits in common.
+    Range(IpAddr, u8),
     /// Every host.
     Any,
 }
@@ -43,7 +45,7 @@ impl HostPattern {
         }
         if let Some(address) = address(name) {
             return match &self.host {
-                Host::Address(own) => *own == address,
+                Host::Address(_) | Host::Range(..) => self.names_address(address),
                 Host::Any => true,
                 Host::Name(_) | Host::Below(_) => false,
             };
@@ -57,7 +59,29 @@ impl HostPattern {
             Host::Below(own) => name
                 .strip_suffix(own.as_str())
                 .is_some_and(|front| front.len() > 1 && front.ends_with('.')),
-            Host::Address(_) => false,
+            Host::Address(_) | Host::Range(..) => false,
+        }
+    }
+
+    /// Whether this very address is named, alone or in a range. `*` names none: whoever
+    /// means a private address, or one without a name, says so.
+    pub fn names_address(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        match &self.host {
+            Host::Address(own) => *own == address,
+            Host::Range(own, bits) => {
+                own.is_ipv4() == address.is_ipv4()
+                    && network_part(*own, *bits) == network_part(address, *bits)
+            }
+            Host::Name(_) | Host::Below(_) | Host::Any => false,
+        }
+    }
+
+    /// The one name that is meant, where it is one name.
+    pub fn name(&self) -> Option<&str> {
+        match &self.host {
+            Host::Name(name) => Some(name),
+            Host::Below(_) | Host::Address(_) | Host::Range(..) | Host::Any => None,
         }
     }
 
@@ -79,6 +103,12 @@ impl HostPattern {
                         .strip_suffix(own.as_str())
                         .is_some_and(|front| front.ends_with('.'))
             }
+            (Host::Range(..), Host::Address(address)) => self.names_address(*address),
+            (Host::Range(own, bits), Host::Range(theirs, more)) => {
+                own.is_ipv4() == theirs.is_ipv4()
+                    && bits <= more
+                    && network_part(*own, *bits) == network_part(*theirs, *bits)
+            }
             (own, theirs) => own == theirs,
         }
     }
@@ -93,6 +123,12 @@ impl FromStr for HostPattern {
             why,
         };
         let trimmed = text.trim();
+        if let Some((address, bits, port)) = range(trimmed).map_err(wrong)? {
+            return Ok(Self {
+                host: Host::Range(address, bits),
+                port,
+            });
+        }
         let (host, port) = split_port(trimmed).map_err(wrong)?;
         let host = if host == "*" {
             Host::Any
@@ -114,6 +150,10 @@ impl std::fmt::Display for HostPattern {
             Host::Below(name) => write!(f, "*.{name}")?,
             Host::Address(IpAddr::V6(address)) if self.port.is_some() => write!(f, "[{address}]")?,
             Host::Address(address) => write!(f, "{address}")?,
+            Host::Range(IpAddr::V6(address), bits) if self.port.is_some() => {
+                write!(f, "[{address}/{bits}]")?;
+            }
+            Host::Range(address, bits) => write!(f, "{address}/{bits}")?,
             Host::Any => f.write_str("*")?,
         }
         match self.port {
@@ -168,6 +208,47 @@ fn split_port(text: &str) -> Result<(&str, Option<u16>), &'static str> {
     }
 }
 
+/// `192.0.2.0/24`, `192.0.2.0/24:443`, `2001:db8::/32`, `[2001:db8::/32]:443`.
+fn range(text: &str) -> Result<Option<(IpAddr, u8, Option<u16>)>, &'static str> {
+    let Some((front, rest)) = text.split_once('/') else {
+        return Ok(None);
+    };
+    let Some(address) = address(front.trim_start_matches('[')) else {
+        return Ok(None);
+    };
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    let (bits, rest) = rest.split_at(digits);
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    let bits = bits
+        .parse::<u8>()
+        .ok()
+        .filter(|bits| *bits <= most)
+        .ok_or("a range is an address, `/` and how many bits are fixed, as in 192.0.2.0/24")?;
+    if network_part(address, bits) != address {
+        return Err("the address has bits set beyond the range: write it as 192.0.2.0/24");
+    }
+    let rest = match front.starts_with('[') {
+        true => rest.strip_prefix(']').ok_or("the bracket is not closed")?,
+        false => rest,
+    };
+    let (_, port) = split_port(&format!("x{rest}"))?;
+    Ok(Some((address, bits, port)))
+}
+
+/// The address with all but its first bits cleared.
+fn network_part(address: IpAddr, bits: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(v4) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(bits.min(32)));
+            std::net::Ipv4Addr::from(u32::from(v4) & mask.unwrap_or(0)).into()
+        }
+        IpAddr::V6(v6) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(bits.min(128)));
+            std::net::Ipv6Addr::from(u128::from(v6) & mask.unwrap_or(0)).into()
+        }
+    }
+}
+
 /// An address; one that is IPv4 in IPv6's clothes counts as IPv4.
 fn address(text: &str) -> Option<IpAddr> {
     let bare = text
@@ -177,6 +258,15 @@ fn address(text: &str) -> Option<IpAddr> {
     bare.parse::<IpAddr>()
         .ok()
         .map(|address| address.to_canonical())
+}
+
+/// The one spelling of a host's name: ASCII, lower case, no final dot; `None` for what is
+/// no host name, addresses in any form among it.
+pub fn canonical(name: &str) -> Option<String> {
+    match address(name) {
+        Some(_) => None,
+        None => canonical_name(name).ok(),
+    }
 }
 
 /// Letters, digits and hyphens in labels of at most 63; lower case, no final dot.
@@ -233,6 +323,13 @@ mod tests {
             ("192.0.2.1", "192.0.2.1", 1, true),
             ("192.0.2.1", "::ffff:192.0.2.1", 1, true),
             ("[2001:db8::1]:443", "2001:db8::1", 443, true),
+            ("192.0.2.0/24", "192.0.2.77", 1, true),
+            ("192.0.2.0/24:80", "192.0.2.77", 443, false),
+            ("192.0.2.0/24", "192.0.3.1", 1, false),
+            ("192.0.2.0/24", "::ffff:192.0.2.9", 1, true),
+            ("0.0.0.0/0", "2001:db8::1", 1, false),
+            ("[2001:db8::/32]:443", "2001:db8:9::1", 443, true),
+            ("2001:db8::/32", "2001:db9::1", 443, false),
             ("*", "anything.org", 1, true),
             ("*", "evil\0.org", 1, false),
         ] {
@@ -265,6 +362,11 @@ mod tests {
             "0x7f.0.0.1",
             "x.org/path",
             "a.*.org",
+            "192.0.2.1/24",
+            "192.0.2.0/33",
+            "192.0.2.0/24/1",
+            "192.0.2.0/24:0",
+            "[2001:db8::/32:1",
         ] {
             assert!(bad.parse::<HostPattern>().is_err(), "{bad}");
         }
@@ -280,6 +382,9 @@ mod tests {
         assert!(covers("*.example.org", "a.example.org:443"));
         assert!(covers("*.example.org", "*.a.example.org"));
         assert!(covers("*.example.org", "*.example.org:1"));
+        assert!(covers("192.0.2.0/24", "192.0.2.1:80"));
+        assert!(covers("192.0.0.0/16", "192.0.2.0/24"));
+        assert!(!covers("192.0.2.0/24", "192.0.0.0/16"));
         assert!(covers("*", "example.org"));
         assert!(!covers("*.example.org", "example.org"));
         assert!(!covers("example.org:443", "example.org"));

@@ -222,6 +222,9 @@ pub struct Network {
     pub deny: Vec<HostPattern>,
     /// What happens to a host on neither list.
     pub unlisted: Unlisted,
+    /// What happens to a connection that does not say whom it means.
+    #[serde(default)]
+    pub unnamed: Unnamed,
 }
 
 /// What happens when a connection goes to a host on neither list.
@@ -232,6 +235,18 @@ pub enum Unlisted {
     Refuse,
     /// A person is asked.
     Ask,
+}
+
+/// What happens to a connection to an allowed host whose first words hide or leave out the
+/// name that they are for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unnamed {
+    /// It is cut off.
+    #[default]
+    Refuse,
+    /// It goes on, to the address that the allowed name has.
+    Allow,
 }
 
 pub use crate::host::HostPattern;

@@ -52,6 +52,7 @@ mod runner;
 mod scene;
 mod terminal;
 mod toolchain;
+pub mod town;
 mod tree;
 pub mod wait;
 

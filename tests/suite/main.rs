@@ -6,6 +6,7 @@ mod escape;
 mod kill;
 mod limits;
 mod misuse;
+mod network;
 mod policy;
 mod protect;
 mod run;
@@ -29,6 +30,7 @@ fn standing() -> Vec<(&'static str, Vec<Test>)> {
         ("limits", limits::suite()),
         ("kill", kill::suite()),
         ("seeds", seeds::suite()),
+        ("network", network::suite()),
     ]
 }
 

@@ -11,6 +11,7 @@ use super::etc_image::Image;
 use super::tree::{Kind, Shown, Tree};
 use super::{Host, NetworkSpace, look};
 use crate::error::Error;
+use crate::net;
 
 /// Files up to this length are copied.
 const SMALL: u64 = 64 * 1024;
@@ -102,7 +103,7 @@ fn generated(host: &Host, network: NetworkSpace) -> Vec<(&'static str, String)> 
         ("/etc/hostname", format!("{}\n", super::HOST_NAME)),
     ];
     match network {
-        NetworkSpace::Own => files.extend([
+        NetworkSpace::Own | NetworkSpace::Filtered => files.extend([
             (
                 "/etc/hosts",
                 format!(
@@ -117,7 +118,10 @@ fn generated(host: &Host, network: NetworkSpace) -> Vec<(&'static str, String)> 
             ),
             (
                 "/etc/resolv.conf",
-                "# This jail has no network.\n".to_owned(),
+                match network {
+                    NetworkSpace::Filtered => format!("nameserver {}\n", net::RESOLVER),
+                    _ => "# This jail has no network.\n".to_owned(),
+                },
             ),
         ]),
         NetworkSpace::Host => files.extend([

@@ -83,6 +83,8 @@ pub enum Observation {
 pub enum NetworkSpace {
     /// A namespace of its own, loopback only.
     Own,
+    /// A namespace of its own, in which names lead to the relay.
+    Filtered,
     /// The host's.
     Host,
 }
@@ -232,7 +234,7 @@ pub fn prepare(
     let network = match plan.network.mode {
         NetworkMode::None => NetworkSpace::Own,
         NetworkMode::Host => NetworkSpace::Host,
-        NetworkMode::Filtered => return Err(Error::NoRelay),
+        NetworkMode::Filtered => NetworkSpace::Filtered,
     };
     let mut tree = Tree::default();
     system::lay(&mut tree, &plan.filesystem.system, host.uid)?;

@@ -52,6 +52,11 @@ pub trait Guard {
     /// It is ready.
     fn notice(&mut self, jail: &Jail) -> Notice;
 
+    /// Pid 1 is there and waits: what must be ready before the command is made so now.
+    fn born(&mut self, _: &Jail) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// The command has been executed.
     fn started(&mut self, _: &Jail) {}
 
@@ -71,10 +76,16 @@ pub enum Notice {
 }
 
 /// Lets the jail go and sees it through to its end.
-pub fn run(jail: Jail, watch: Watch<'_>) -> Result<Outcome, Error> {
+pub fn run(jail: Jail, mut watch: Watch<'_>) -> Result<Outcome, Error> {
     if let Err(error) = watch.limits.admit(jail.pid) {
         end(&jail);
         return Err(Error::Group(error));
+    }
+    for guard in &mut watch.guards {
+        if let Err(error) = guard.born(&jail) {
+            end(&jail);
+            return Err(error);
+        }
     }
     jail.go()?;
     // Pid 1 is busy for a while yet: the time to look for what others have left.

@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{ForkResult, fork, pipe2};
+use nix::unistd::{ForkResult, Pid, fork, pipe2};
 
 /// Runs `work` in a child that has entered the user and the mount namespace, and gives
 /// the bytes it answered with. The child has every capability there, sees the jail's
@@ -25,6 +25,25 @@ where
         setns(mount, CloneFlags::CLONE_NEWNS)?;
         work()
     })
+}
+
+/// Runs `work` in a child that goes its own way, and gives its pid; somebody must wait for
+/// it. The child ends with what `work` gives.
+///
+/// The process must be single-threaded: the child goes on in a copy of its memory.
+pub fn apart<F>(work: F) -> nix::Result<Pid>
+where
+    F: FnOnce() -> i32,
+{
+    // SAFETY: the process is single-threaded, so the child may do whatever we may.
+    match unsafe { fork() }? {
+        ForkResult::Child => {
+            let status = work();
+            // SAFETY: does not return; nothing of the parent's is run or dropped.
+            unsafe { libc::_exit(status) }
+        }
+        ForkResult::Parent { child } => Ok(child),
+    }
 }
 
 /// Runs `work` in a child and gives the bytes it answered with, or its errno.

@@ -14,7 +14,7 @@ use super::setting::{Level, Mode, OnFailure, Preview, Scope, Setting, ToolProfil
 use super::testcase::TestCase;
 use super::value::{
     access_named, lock, memory, network_named, protected_name, rule_setting, shown, size, tool,
-    variable, variable_pattern,
+    unnamed_named, variable, variable_pattern,
 };
 use crate::profile::Profile;
 use crate::rule::{PathPattern, Rule, Sign};
@@ -170,6 +170,9 @@ impl Reader<'_> {
                 });
             }
             Key::NetworkAsk => S::NetworkAsk(self.boolean(key, value)?),
+            Key::NetworkUnnamed => {
+                S::NetworkUnnamed(self.word(key, value, &["refuse", "allow"], unnamed_named)?)
+            }
             Key::LimitsMemory => S::LimitsMemory(self.amount(key, value, &memory)?),
             Key::LimitsCpu => {
                 S::LimitsCpu(self.amount(key, value, &|text| text.parse().map_err(shown))?)

@@ -19,6 +19,7 @@ pub enum Key {
     NetworkAllow,
     NetworkDeny,
     NetworkAsk,
+    NetworkUnnamed,
     LimitsMemory,
     LimitsCpu,
     LimitsPids,
@@ -129,6 +130,11 @@ const KEYS: &[(Key, &str, &str)] = &[
         Key::NetworkAsk,
         "network.ask",
         "whether a host on neither list is asked about",
+    ),
+    (
+        Key::NetworkUnnamed,
+        "network.unnamed",
+        "a connection that hides or omits the name it is for (no SNI, ECH): refuse, allow",
     ),
     (
         Key::LimitsMemory,

@@ -8,7 +8,7 @@ use super::tools;
 use crate::bytes::ByteString;
 use crate::duration::Duration;
 use crate::host::HostPattern;
-use crate::plan::{Access, CacheSource, Memory, NetworkMode, Variable};
+use crate::plan::{Access, CacheSource, Memory, NetworkMode, Unnamed, Variable};
 use crate::profile::{Entry, Profile};
 use crate::rule::{PathPattern, Rule};
 use crate::size::{Percent, Size};
@@ -34,6 +34,7 @@ pub struct Policy {
     pub hosts_allow: Vec<Sourced<HostPattern>>,
     pub hosts_deny: Vec<Sourced<HostPattern>>,
     pub hosts_ask: Sourced<bool>,
+    pub unnamed: Sourced<Unnamed>,
     pub memory: Sourced<Option<Memory>>,
     pub cpu: Sourced<Option<Percent>>,
     pub pids: Sourced<Option<u32>>,
@@ -91,6 +92,7 @@ impl Policy {
             hosts_allow: Vec::new(),
             hosts_deny: Vec::new(),
             hosts_ask: of(p, false),
+            unnamed: of(p, Unnamed::Refuse),
             memory: of(p, p.memory.map(Memory::OfMachine)),
             cpu: of(p, None),
             pids: of(p, p.pids),
@@ -155,6 +157,7 @@ impl Policy {
             Setting::NetworkAllow(value) => add(&mut self.hosts_allow, value, origin),
             Setting::NetworkDeny(value) => add(&mut self.hosts_deny, value, origin),
             Setting::NetworkAsk(value) => put(&mut self.hosts_ask, value, origin),
+            Setting::NetworkUnnamed(value) => put(&mut self.unnamed, value, origin),
             Setting::LimitsMemory(value) => put(&mut self.memory, Some(value), origin),
             Setting::LimitsCpu(value) => put(&mut self.cpu, Some(value), origin),
             Setting::LimitsPids(value) => put(&mut self.pids, Some(value), origin),
@@ -233,6 +236,7 @@ impl Policy {
             Key::NetworkDeny => shrank(&new.hosts_deny, &old.hosts_deny),
             // Asking lets a person open what would otherwise be refused.
             Key::NetworkAsk => new.hosts_ask.value && !old.hosts_ask.value,
+            Key::NetworkUnnamed => new.unnamed.value > old.unnamed.value,
             Key::LimitsMemory => more_memory(new.memory.value, old.memory.value, machine_memory),
             Key::LimitsCpu => more(new.cpu.value, old.cpu.value),
             Key::LimitsPids => more(new.pids.value, old.pids.value),

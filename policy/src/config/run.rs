@@ -69,6 +69,7 @@ impl Policy {
                 } else {
                     Unlisted::Refuse
                 },
+                unnamed: self.unnamed.value,
             },
             limits: self.limits(),
             environment,

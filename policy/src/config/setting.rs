@@ -5,7 +5,7 @@ use super::key::{Key, LockPattern};
 use crate::bytes::ByteString;
 use crate::duration::Duration;
 use crate::host::HostPattern;
-use crate::plan::{Access, Memory, NetworkMode, Variable};
+use crate::plan::{Access, Memory, NetworkMode, Unnamed, Variable};
 use crate::profile::Profile;
 use crate::rule::{PathPattern, Rule};
 use crate::size::{Percent, Size};
@@ -29,6 +29,7 @@ pub enum Setting {
     NetworkAllow(HostPattern),
     NetworkDeny(HostPattern),
     NetworkAsk(bool),
+    NetworkUnnamed(Unnamed),
     LimitsMemory(Memory),
     LimitsCpu(Percent),
     LimitsPids(u32),
@@ -82,6 +83,7 @@ impl Setting {
             Setting::NetworkAllow(_) => Key::NetworkAllow,
             Setting::NetworkDeny(_) => Key::NetworkDeny,
             Setting::NetworkAsk(_) => Key::NetworkAsk,
+            Setting::NetworkUnnamed(_) => Key::NetworkUnnamed,
             Setting::LimitsMemory(_) => Key::LimitsMemory,
             Setting::LimitsCpu(_) => Key::LimitsCpu,
             Setting::LimitsPids(_) => Key::LimitsPids,

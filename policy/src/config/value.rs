@@ -5,7 +5,7 @@ use super::key::{Key, LockPattern};
 use super::setting::Setting;
 use super::tools;
 use crate::bytes::ByteString;
-use crate::plan::{Access, Memory, NetworkMode, Variable};
+use crate::plan::{Access, Memory, NetworkMode, Unnamed, Variable};
 use crate::rule::Rule;
 use crate::size::Size;
 
@@ -50,6 +50,14 @@ pub(super) fn network_named(word: &str) -> Option<NetworkMode> {
         "none" => Some(NetworkMode::None),
         "filtered" => Some(NetworkMode::Filtered),
         "host" => Some(NetworkMode::Host),
+        _ => None,
+    }
+}
+
+pub(super) fn unnamed_named(word: &str) -> Option<Unnamed> {
+    match word {
+        "refuse" => Some(Unnamed::Refuse),
+        "allow" => Some(Unnamed::Allow),
         _ => None,
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Text, Value};
 use crate::config::{Key, Policy, Sourced};
-use crate::plan::{Access, Memory, NetworkMode};
+use crate::plan::{Access, Memory, NetworkMode, Unnamed};
 use crate::rule::Rule;
 
 /// The one place that says how each key's value is written.
@@ -24,6 +24,10 @@ pub(super) fn value(policy: &Policy, key: Key) -> Value {
         Key::NetworkAllow => list(&p.hosts_allow, |host| Text::Word(host.to_string())),
         Key::NetworkDeny => list(&p.hosts_deny, |host| Text::Word(host.to_string())),
         Key::NetworkAsk => flag(&p.hosts_ask),
+        Key::NetworkUnnamed => word(&p.unnamed, |value| match value {
+            Unnamed::Refuse => "refuse",
+            Unnamed::Allow => "allow",
+        }),
         Key::LimitsMemory => option(&p.memory, |memory| match memory {
             Memory::Bytes(size) => Text::Word(size.to_string()),
             Memory::OfMachine(share) => Text::Word(share.to_string()),

@@ -1,0 +1,207 @@
+//! One direction of a connection: bytes from one socket to the other, through a pipe, so
+//! that they never come into the relay's own memory.
+
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::OwnedFd;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, splice};
+use nix::sys::socket::{MsgFlags, send};
+use nix::unistd::pipe2;
+use std::os::fd::AsRawFd;
+
+/// What a pipe holds, if the kernel gives that much.
+const ROOM: i32 = 256 << 10;
+
+/// What is moved in one go.
+const PIECE: usize = 1 << 20;
+
+/// So many moves before others have their turn.
+const TURN: usize = 16;
+
+/// So many empty pipes are kept for the next who needs one.
+const SPARE: usize = 64;
+
+/// Pipes that nobody uses at the moment.
+#[derive(Debug, Default)]
+pub struct Pipes(Vec<Pipe>);
+
+/// An empty pipe, or one that a flow is filling.
+#[derive(Debug)]
+pub struct Pipe {
+    reader: OwnedFd,
+    writer: OwnedFd,
+}
+
+impl Pipes {
+    fn take(&mut self) -> nix::Result<Pipe> {
+        match self.0.pop() {
+            Some(pipe) => Ok(pipe),
+            None => {
+                let (reader, writer) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+                // Beyond the user's share the kernel gives less; that is slower, not wrong.
+                let _ = fcntl(&writer, FcntlArg::F_SETPIPE_SZ(ROOM));
+                Ok(Pipe { reader, writer })
+            }
+        }
+    }
+
+    fn give(&mut self, pipe: Pipe) {
+        if self.0.len() < SPARE {
+            self.0.push(pipe);
+        }
+    }
+}
+
+/// One direction.
+#[derive(Debug, Default)]
+pub struct Flow {
+    /// What goes first: bytes that were read to see whom they are for.
+    head: Vec<u8>,
+    /// The pipe, while bytes are in it.
+    pipe: Option<Pipe>,
+    inside: usize,
+    ended: bool,
+    /// Whether the end has been passed on: nothing more will come.
+    done: bool,
+    /// Bytes that were passed on.
+    total: u64,
+}
+
+/// How far it got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moved {
+    /// As far as it goes for now.
+    Waits,
+    /// There is more, after others have had their turn.
+    More,
+    /// One of the two is broken.
+    Broken,
+}
+
+impl Flow {
+    /// Bytes to be passed on before any others.
+    pub fn first(&mut self, head: Vec<u8>) {
+        self.head = head;
+    }
+
+    /// The source has ended.
+    pub fn end(&mut self) {
+        self.ended = true;
+    }
+
+    /// Whether everything has been passed on, and the end as well.
+    pub fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// Bytes that were passed on.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Moves what can be moved.
+    pub fn advance(&mut self, from: &TcpStream, to: &TcpStream, pipes: &mut Pipes) -> Moved {
+        for _ in 0..TURN {
+            if self.done {
+                return Moved::Waits;
+            }
+            match self.step(from, to, pipes) {
+                Ok(()) | Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => return Moved::Waits,
+                Err(_) => return Moved::Broken,
+            }
+        }
+        Moved::More
+    }
+
+    fn step(&mut self, from: &TcpStream, to: &TcpStream, pipes: &mut Pipes) -> nix::Result<()> {
+        let flags = SpliceFFlags::SPLICE_F_MOVE | SpliceFFlags::SPLICE_F_NONBLOCK;
+        if !self.head.is_empty() {
+            let sent = send(to.as_raw_fd(), &self.head, MsgFlags::MSG_NOSIGNAL)?;
+            self.total += sent as u64;
+            self.head.drain(..sent);
+            return Ok(());
+        }
+        if self.inside > 0 {
+            let Some(pipe) = &self.pipe else {
+                return Err(Errno::EPIPE);
+            };
+            let moved = splice(&pipe.reader, None, to, None, self.inside, flags)?;
+            self.total += moved as u64;
+            self.inside = self.inside.saturating_sub(moved);
+            if self.inside == 0
+                && let Some(pipe) = self.pipe.take()
+            {
+                pipes.give(pipe);
+            }
+            return Ok(());
+        }
+        if self.ended {
+            self.done = true;
+            // The other side may have gone: then it needs no telling.
+            let _ = to.shutdown(Shutdown::Write);
+            return Ok(());
+        }
+        let pipe = pipes.take()?;
+        match splice(from, None, &pipe.writer, None, PIECE, flags) {
+            Ok(0) => {
+                pipes.give(pipe);
+                self.ended = true;
+                Ok(())
+            }
+            Ok(moved) => {
+                self.inside = moved;
+                self.pipe = Some(pipe);
+                Ok(())
+            }
+            Err(errno) => {
+                pipes.give(pipe);
+                Err(errno)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (two, _) = listener.accept().unwrap();
+        (one, two)
+    }
+
+    #[test]
+    fn bytes_and_the_end_are_passed_on() {
+        let (mut source, from) = pair();
+        let (to, mut sink) = pair();
+        from.set_nonblocking(true).unwrap();
+        to.set_nonblocking(true).unwrap();
+        let mut pipes = Pipes::default();
+        let mut flow = Flow::default();
+        flow.first(b"first ".to_vec());
+        let writer = std::thread::spawn(move || {
+            source.write_all(&vec![b'x'; 3 << 20]).unwrap();
+        });
+        let reader = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            sink.read_to_end(&mut all).unwrap();
+            all
+        });
+        while !flow.is_done() {
+            assert_ne!(flow.advance(&from, &to, &mut pipes), Moved::Broken);
+            std::thread::yield_now();
+        }
+        writer.join().unwrap();
+        let all = reader.join().unwrap();
+        assert_eq!(all.len(), (3 << 20) + 6);
+        assert!(all.starts_with(b"first xxx"));
+        assert_eq!(flow.total(), all.len() as u64);
+    }
+}

@@ -1,0 +1,361 @@
+//! Whom a connection's first words are for: the TLS ClientHello's server name, the HTTP
+//! request's Host.
+
+use sjail_policy::host;
+
+/// First words are not longer than this.
+pub const LONGEST: usize = 64 << 10;
+
+/// What the first words say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Said {
+    /// More bytes are needed to tell.
+    More,
+    /// This canonical name.
+    Name(String),
+    /// A name that is no host name, or an address.
+    Odd(String),
+    /// A protocol that could name its host, and does not: no SNI, an encrypted hello,
+    /// HTTP without Host.
+    Nobody(&'static str),
+    /// Another protocol, which names nobody.
+    Other,
+}
+
+/// Reads the first words.
+pub fn read(bytes: &[u8]) -> Said {
+    match bytes.first() {
+        None => Said::More,
+        Some(0x16) => tls(bytes),
+        Some(b'A'..=b'Z') => http(bytes),
+        Some(_) => Said::Other,
+    }
+}
+
+/// A ClientHello, perhaps in several records.
+fn tls(bytes: &[u8]) -> Said {
+    let mut hello = Vec::new();
+    let mut rest = bytes;
+    loop {
+        if let Some(said) = client_hello(&hello) {
+            return said;
+        }
+        if rest.is_empty() {
+            return Said::More;
+        }
+        let Some([kind, major, _, high, low]) = rest.get(..5) else {
+            return Said::More;
+        };
+        let length = usize::from(u16::from_be_bytes([*high, *low]));
+        if *kind != 0x16 || *major != 3 || length == 0 || length > 1 << 14 {
+            return Said::Nobody("its TLS hello is malformed");
+        }
+        let Some(record) = rest.get(5..5 + length) else {
+            return Said::More;
+        };
+        hello.extend_from_slice(record);
+        rest = rest.get(5 + length..).unwrap_or_default();
+    }
+}
+
+/// Reads a handshake message; `None` if it is not complete.
+fn client_hello(bytes: &[u8]) -> Option<Said> {
+    let malformed = Said::Nobody("its TLS hello is malformed");
+    let length = bytes.get(1..4)?;
+    if bytes.first() != Some(&1) {
+        return Some(malformed);
+    }
+    let length = length
+        .iter()
+        .fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+    let body = bytes.get(4..4 + length)?;
+    Some(server_name(body).unwrap_or(malformed))
+}
+
+/// The server name in a ClientHello's body; `None` if it is malformed.
+fn server_name(body: &[u8]) -> Option<Said> {
+    let mut body = Cursor(body);
+    body.take(2 + 32)?;
+    let session = body.byte()?;
+    body.take(session.into())?;
+    let ciphers = body.number()?;
+    body.take(ciphers)?;
+    let compressions = body.byte()?;
+    body.take(compressions.into())?;
+    if body.0.is_empty() {
+        return Some(Said::Nobody("its TLS hello names no host (no SNI)"));
+    }
+    let length = body.number()?;
+    let mut extensions = Cursor(body.take(length)?);
+    if !body.0.is_empty() {
+        return None;
+    }
+    let mut name = None;
+    let mut encrypted = false;
+    while !extensions.0.is_empty() {
+        let kind = extensions.number()?;
+        let length = extensions.number()?;
+        let data = extensions.take(length)?;
+        match kind {
+            // Given twice, two readers could mean two hosts.
+            0 if name.is_some() => return None,
+            0 => name = Some(host_name(data)?),
+            0xfe0d | 0xffce => encrypted = true,
+            _ => {}
+        }
+    }
+    Some(match name {
+        _ if encrypted => Said::Nobody("its TLS hello is encrypted (ECH)"),
+        None => Said::Nobody("its TLS hello names no host (no SNI)"),
+        Some(name) => named(name),
+    })
+}
+
+/// The one host name of the extension.
+fn host_name(data: &[u8]) -> Option<&[u8]> {
+    let mut data = Cursor(data);
+    let length = data.number()?;
+    let mut list = Cursor(data.take(length)?);
+    if !data.0.is_empty() || list.byte()? != 0 {
+        return None;
+    }
+    let length = list.number()?;
+    let name = list.take(length)?;
+    list.0.is_empty().then_some(name)
+}
+
+/// An HTTP/1 request head.
+fn http(bytes: &[u8]) -> Said {
+    let method = bytes
+        .iter()
+        .take(20)
+        .take_while(|byte| byte.is_ascii_uppercase())
+        .count();
+    match bytes.get(method) {
+        None if method < 20 => return Said::More,
+        Some(b' ') => {}
+        _ => return Said::Other,
+    }
+    if bytes.starts_with(b"PRI * HTTP/2") {
+        return Said::Nobody("it speaks HTTP/2 without TLS, which hides the host");
+    }
+    let Some(end) = find(bytes, b"\r\n\r\n") else {
+        // A head that could be read in two ways is read in none.
+        return match find(bytes, b"\n\n") {
+            Some(_) => Said::Nobody("its HTTP head is malformed"),
+            None => Said::More,
+        };
+    };
+    let head = bytes.get(..end).unwrap_or_default();
+    request_host(head).unwrap_or(Said::Nobody("its HTTP head is malformed"))
+}
+
+/// The host of a request head without its last line ends; `None` if it is malformed.
+fn request_host(head: &[u8]) -> Option<Said> {
+    let text = std::str::from_utf8(head).ok()?;
+    let mut lines = text.split("\r\n");
+    let first = lines.next()?;
+    if text
+        .bytes()
+        .any(|byte| byte == 0 || (byte < b' ' && !b"\r\n\t".contains(&byte)))
+    {
+        return None;
+    }
+    let [method, target, version] = first.split(' ').collect::<Vec<_>>().try_into().ok()?;
+    if !version.starts_with("HTTP/1.") {
+        return Some(Said::Nobody("its HTTP is older than Host"));
+    }
+    if method == "CONNECT" {
+        return Some(Said::Nobody("it asks for a tunnel (CONNECT)"));
+    }
+    let mut host = None;
+    for line in lines {
+        let (name, value) = line.split_once(':')?;
+        if line.contains(['\r', '\n']) || name.is_empty() || name.contains([' ', '\t']) {
+            return None;
+        }
+        if name.eq_ignore_ascii_case("host") && host.replace(value.trim()).is_some() {
+            return None;
+        }
+    }
+    let Some(host) = host.filter(|host| !host.is_empty()) else {
+        return Some(Said::Nobody("its HTTP request names no host"));
+    };
+    // A whole URL must not name somebody else.
+    if let Some((_, rest)) = target.split_once("://")
+        && !target.starts_with('/')
+    {
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        if without_port(authority) != without_port(host) {
+            return Some(Said::Odd(authority.to_owned()));
+        }
+    }
+    Some(named(without_port(host).as_bytes()))
+}
+
+fn without_port(authority: &str) -> &str {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => authority,
+    }
+}
+
+fn named(name: &[u8]) -> Said {
+    let text = String::from_utf8_lossy(name);
+    match host::canonical(&text) {
+        Some(name) => Said::Name(name),
+        None => Said::Odd(text.into_owned()),
+    }
+}
+
+fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
+    bytes.windows(part.len()).position(|window| window == part)
+}
+
+struct Cursor<'a>(&'a [u8]);
+
+impl<'a> Cursor<'a> {
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.take(1).map(|bytes| bytes[0])
+    }
+
+    fn number(&mut self) -> Option<usize> {
+        self.take(2)
+            .map(|bytes| usize::from(u16::from_be_bytes([bytes[0], bytes[1]])))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn extension(kind: u16, data: &[u8]) -> Vec<u8> {
+        let mut bytes = kind.to_be_bytes().to_vec();
+        bytes.extend_from_slice(&(data.len() as u16).to_be_bytes());
+        bytes.extend_from_slice(data);
+        bytes
+    }
+
+    fn sni(name: &[u8]) -> Vec<u8> {
+        let mut data = ((name.len() + 3) as u16).to_be_bytes().to_vec();
+        data.push(0);
+        data.extend_from_slice(&(name.len() as u16).to_be_bytes());
+        data.extend_from_slice(name);
+        extension(0, &data)
+    }
+
+    fn hello(extensions: &[Vec<u8>]) -> Vec<u8> {
+        let all = extensions.concat();
+        let mut body = vec![3, 3];
+        body.extend_from_slice(&[7; 32]);
+        body.extend_from_slice(&[0, 0, 2, 0x13, 1, 1, 0]);
+        body.extend_from_slice(&(all.len() as u16).to_be_bytes());
+        body.extend_from_slice(&all);
+        let mut message = vec![1, 0];
+        message.extend_from_slice(&(body.len() as u16).to_be_bytes());
+        message.extend_from_slice(&body);
+        message
+    }
+
+    fn records(message: &[u8], size: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for part in message.chunks(size) {
+            bytes.extend_from_slice(&[0x16, 3, 1]);
+            bytes.extend_from_slice(&(part.len() as u16).to_be_bytes());
+            bytes.extend_from_slice(part);
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_hello_names_its_host_however_it_is_cut() {
+        let message = hello(&[extension(10, &[0, 0]), sni(b"WWW.example.org")]);
+        for size in [1, 3, 100, 1000] {
+            let bytes = records(&message, size);
+            assert_eq!(read(&bytes), Said::Name("www.example.org".into()));
+            for end in 0..bytes.len() {
+                assert_eq!(read(&bytes[..end]), Said::More, "{size} {end}");
+            }
+        }
+    }
+
+    #[test]
+    fn hellos_that_name_nobody() {
+        let nobody = |extensions: &[Vec<u8>]| {
+            let bytes = records(&hello(extensions), 1000);
+            assert!(matches!(read(&bytes), Said::Nobody(_)), "{extensions:?}");
+        };
+        nobody(&[]);
+        nobody(&[extension(16, b"\0\x03\x02h2")]);
+        nobody(&[sni(b"example.org"), extension(0xfe0d, b"secret")]);
+        nobody(&[sni(b"example.org"), sni(b"other.org")]);
+        nobody(&[extension(0, b"")]);
+        assert_eq!(
+            read(&records(&hello(&[sni(b"evil\0.example.org")]), 1000)),
+            Said::Odd("evil\0.example.org".into())
+        );
+        assert_eq!(
+            read(&records(&hello(&[sni(b"127.0.0.1")]), 1000)),
+            Said::Odd("127.0.0.1".into())
+        );
+        assert!(matches!(
+            read(&[0x16, 3, 1, 0, 1, 2, 0, 0, 0]),
+            Said::More | Said::Nobody(_)
+        ));
+    }
+
+    #[test]
+    fn requests_name_their_host() {
+        for (text, said) in [
+            (
+                "GET / HTTP/1.1\r\nHost: Example.org:80\r\n\r\n",
+                Said::Name("example.org".into()),
+            ),
+            (
+                "POST /x HTTP/1.1\r\nA: b\r\nhost:example.org\r\n\r\nbody",
+                Said::Name("example.org".into()),
+            ),
+            (
+                "GET http://example.org/ HTTP/1.1\r\nHost: example.org\r\n\r\n",
+                Said::Name("example.org".into()),
+            ),
+            (
+                "GET http://evil.org/ HTTP/1.1\r\nHost: example.org\r\n\r\n",
+                Said::Odd("evil.org".into()),
+            ),
+            ("GET / HTTP/1.1\r\nHost: exam", Said::More),
+            ("GE", Said::More),
+            ("SSH-2.0-x\r\n", Said::Other),
+            ("hello", Said::Other),
+            ("ABCDEFGHIJKLMNOPQRSTUVWXYZ", Said::Other),
+        ] {
+            assert_eq!(read(text.as_bytes()), said, "{text:?}");
+        }
+        for text in [
+            "GET / HTTP/1.1\r\nHost: a.org\r\nHost: b.org\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost : a.org\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a.org\r\n b.org\r\n\r\n",
+            "GET / HTTP/1.1\nHost: a.org\n\n",
+            "GET / HTTP/1.1\r\nX: y\nHost: b.org\r\nHost: a.org\r\n\r\n",
+            "GET / HTTP/1.1\r\n\r\n",
+            "GET / HTTP/1.0\r\nHost:\r\n\r\n",
+            "GET /\r\n\r\n",
+            "GET  / HTTP/1.1\r\nHost: a.org\r\n\r\n",
+            "CONNECT evil.org:443 HTTP/1.1\r\nHost: a.org\r\n\r\n",
+            "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        ] {
+            assert!(
+                matches!(read(text.as_bytes()), Said::Nobody(_)),
+                "{text:?} {:?}",
+                read(text.as_bytes())
+            );
+        }
+    }
+}
