@@ -123,11 +123,8 @@ impl FromStr for HostPattern {
             why,
         };
         let trimmed = text.trim();
-        if let Some((address, bits, port)) = range(trimmed).map_err(wrong)? {
-            return Ok(Self {
-                host: Host::Range(address, bits),
-                port,
-            });
+        if let Some(range) = range(trimmed).map_err(wrong)? {
+            return Ok(range);
         }
         let (host, port) = split_port(trimmed).map_err(wrong)?;
         let host = if host == "*" {
@@ -209,7 +206,7 @@ fn split_port(text: &str) -> Result<(&str, Option<u16>), &'static str> {
 }
 
 /// `192.0.2.0/24`, `192.0.2.0/24:443`, `2001:db8::/32`, `[2001:db8::/32]:443`.
-fn range(text: &str) -> Result<Option<(IpAddr, u8, Option<u16>)>, &'static str> {
+fn range(text: &str) -> Result<Option<HostPattern>, &'static str> {
     let Some((front, rest)) = text.split_once('/') else {
         return Ok(None);
     };
@@ -232,7 +229,10 @@ fn range(text: &str) -> Result<Option<(IpAddr, u8, Option<u16>)>, &'static str> 
         false => rest,
     };
     let (_, port) = split_port(&format!("x{rest}"))?;
-    Ok(Some((address, bits, port)))
+    Ok(Some(HostPattern {
+        host: Host::Range(address, bits),
+        port,
+    }))
 }
 
 /// The address with all but its first bits cleared.
