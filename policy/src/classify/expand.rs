@@ -5,6 +5,7 @@ use super::given::Given;
 use super::judge::{Call, Judge};
 use super::state::State;
 use crate::effect::Span;
+use crate::shell;
 use crate::shell::fold::{Completeness, Count, Field, Piece, Value};
 use crate::shell::word::{
     Arithmetic, Assignment, Direction, Operation, Part, PartKind, Subscript, Word,
@@ -77,6 +78,42 @@ impl Judge<'_> {
         call: &Call,
     ) {
         self.expand(&arithmetic.parts, state, call);
+        self.named_values(arithmetic, state, call);
+    }
+
+    /// The values of the variables that an expression names are expressions themselves:
+    /// `x='a[$(cmd)]'; (( x ))` runs the command.
+    fn named_values(&mut self, arithmetic: &Arithmetic, state: &mut State, call: &Call) {
+        for part in &arithmetic.parts {
+            let PartKind::Plain(text) = &part.kind else {
+                continue;
+            };
+            let names = text.split(|b| !b.is_ascii_alphanumeric() && *b != b'_');
+            for name in names.filter(|name| !name.is_empty() && !name[0].is_ascii_digit()) {
+                let Some(value) = state.variables.get(name).and_then(Value::literal) else {
+                    continue;
+                };
+                let value = String::from_utf8_lossy(value).into_owned();
+                let span = self.span(part.span);
+                self.arithmetic_text(&value, state, call, span);
+            }
+        }
+    }
+
+    /// Text that is evaluated as arithmetic, or names a variable: a subscript in it may run
+    /// commands.
+    pub(crate) fn arithmetic_text(
+        &mut self,
+        text: &str,
+        state: &mut State,
+        call: &Call,
+        span: Span,
+    ) {
+        if !text.contains('[') || !text.contains(['$', '`']) {
+            return;
+        }
+        let arithmetic = shell::parse_arithmetic(text.as_bytes());
+        self.inside(span, |judge| judge.expand(&arithmetic.parts, state, call));
     }
 
     fn expand_operation(

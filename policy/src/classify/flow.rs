@@ -27,7 +27,10 @@ impl Flow {
     pub(crate) fn and(mut self, other: &Flow) -> Flow {
         self.text = match (self.text.take(), &other.text) {
             (Some(one), Some(two)) if one.len() + two.len() <= MAX_TEXT => Some(one + two),
-            _ => None,
+            _ => {
+                self.from = self.from.with(Sources::PROGRAM);
+                None
+            }
         };
         self.from = self.from.with(other.from);
         self

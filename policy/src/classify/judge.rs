@@ -186,11 +186,19 @@ impl<'c> Judge<'c> {
             return Flow::of(Sources::UNKNOWN);
         }
         let script = shell::parse(text.as_bytes());
+        self.inside(span, |judge| {
+            let flow = judge.script(&script, state, call);
+            judge.uncalled_functions(state, call);
+            flow
+        })
+    }
+
+    /// Judges something of another source, which stands as an argument in this one.
+    pub(crate) fn inside<T>(&mut self, span: Span, judge: impl FnOnce(&mut Self) -> T) -> T {
         let frame = self.frame.replace(self.frame.unwrap_or(span));
         self.texts += 1;
         let outputs = std::mem::take(&mut self.outputs);
-        let flow = self.script(&script, state, call);
-        self.uncalled_functions(state, call);
+        let result = judge(self);
         // Places in different sources may coincide: then both count.
         for (span, flow) in std::mem::replace(&mut self.outputs, outputs) {
             let joined = match self.outputs.remove(&span) {
@@ -201,7 +209,7 @@ impl<'c> Judge<'c> {
         }
         self.texts -= 1;
         self.frame = frame;
-        flow
+        result
     }
 
     /// Whether there are too many commands to judge them all.

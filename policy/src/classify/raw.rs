@@ -14,7 +14,12 @@ impl Judge<'_> {
     /// Characters that make a line look like something else.
     pub(crate) fn hidden(&mut self, line: &[u8]) {
         let text = String::from_utf8_lossy(line);
-        let Some((at, letter)) = text.char_indices().find(|(_, letter)| hides(*letter)) else {
+        // A carriage return that ends no line takes the writing back to the line's start.
+        let returns = |at: usize| text[at..].starts_with('\r') && !text[at + 1..].starts_with('\n');
+        let hidden = |(at, letter): &(usize, char)| {
+            hides(*letter) || (*letter == '\r' && *at + 1 < text.len() && returns(*at))
+        };
+        let Some((at, letter)) = text.char_indices().find(hidden) else {
             return;
         };
         let span = Span::new(at, at + letter.len_utf8());

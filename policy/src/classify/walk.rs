@@ -12,10 +12,11 @@ use super::verdict::Program;
 use crate::command::knowledge;
 use crate::effect::Action;
 use crate::risk::Risk;
-use crate::shell::Reason;
+use crate::shell::ast::Test;
 use crate::shell::ast::{Case, For, If, While};
 use crate::shell::fold::{Completeness, Value};
 use crate::shell::{Command, CommandKind, Connector, List, Pipeline, Script, Simple};
+use crate::shell::{Reason, Word};
 
 impl Judge<'_> {
     /// Judges a script; `around` says what its commands read and run under.
@@ -133,9 +134,7 @@ impl Judge<'_> {
                 Flow::literal("")
             }
             CommandKind::Test(test) => {
-                for word in &test.words {
-                    self.expand(&word.parts, state, &call);
-                }
+                self.test(test, state, &call);
                 Flow::literal("")
             }
             CommandKind::Opaque(opaque) if matches!(opaque.reason, Reason::Unfinished(_)) => {
@@ -148,6 +147,33 @@ impl Judge<'_> {
             }
         };
         self.deliver(flow, io.output, io.appends, around)
+    }
+
+    /// `[[ … ]]`: what is compared as a number, or asked for as a variable, is arithmetic.
+    fn test(&mut self, test: &Test, state: &mut State, call: &Call) {
+        let text = |at: usize| test.words.get(at).and_then(Word::literal);
+        let number = |at: usize| {
+            text(at).is_some_and(|word| {
+                matches!(
+                    word.as_slice(),
+                    b"-eq" | b"-ne" | b"-lt" | b"-le" | b"-gt" | b"-ge"
+                )
+            })
+        };
+        for (at, word) in test.words.iter().enumerate() {
+            self.expand(&word.parts, state, call);
+            let before = at.checked_sub(1);
+            let asked = before.is_some_and(|at| {
+                number(at) || text(at).is_some_and(|word| word == b"-v" || word == b"-R")
+            });
+            if (asked || number(at + 1))
+                && let Some(text) = word.literal()
+            {
+                let text = String::from_utf8_lossy(&text).into_owned();
+                let span = self.span(word.span);
+                self.arithmetic_text(&text, state, call, span);
+            }
+        }
     }
 
     fn simple(&mut self, simple: &Simple, state: &mut State, mut call: Call) -> Flow {
@@ -185,6 +211,7 @@ impl Judge<'_> {
         let mut flow = flow.unwrap_or_default();
         if many {
             flow.text = None;
+            flow.from = flow.from.with(Sources::PROGRAM);
         }
         flow
     }
@@ -389,17 +416,19 @@ impl Judge<'_> {
     }
 }
 
+/// Either of two texts: when they differ, it is something that a program printed.
 fn alternatives(one: Flow, other: Flow) -> Flow {
-    Flow {
-        text: None,
-        from: one.from.with(other.from),
+    if one == other {
+        return one;
     }
+    Flow::of(one.from.with(other.from).with(Sources::PROGRAM))
 }
 
 /// What a loop prints is not known, only where it comes from.
 fn unrepeated(mut flow: Flow) -> Flow {
     if flow.text.as_deref() != Some("") {
         flow.text = None;
+        flow.from = flow.from.with(Sources::PROGRAM);
     }
     flow
 }

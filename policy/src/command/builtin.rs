@@ -10,6 +10,7 @@ use crate::classify::given::Given;
 use crate::classify::state::Cwd;
 use crate::effect::Action;
 use crate::risk::Risk;
+use crate::shell;
 use crate::shell::decode;
 use crate::shell::fold::Value;
 
@@ -80,6 +81,34 @@ const BUILTINS: &[&str] = &[
 /// Whether a shell has this name built in.
 pub(crate) fn is_builtin(name: &str) -> bool {
     BUILTINS.binary_search(&name).is_ok()
+}
+
+/// Builtins that evaluate a name or an expression in their words: a subscript runs commands.
+pub(crate) fn subscripts(act: &mut Act<'_, '_>) {
+    if !act.draft.program.builtin {
+        return;
+    }
+    let words: Vec<Given> = match act.draft.program.name.as_str() {
+        "printf" => act.reading.value("-v").cloned().into_iter().collect(),
+        "let" | "read" | "unset" | "test" | "[" | "declare" | "typeset" | "local" | "export"
+        | "readonly" | "mapfile" | "readarray" | "getopts" | "wait" => {
+            act.args.iter().take(64).cloned().collect()
+        }
+        _ => return,
+    };
+    let whole = act.draft.program.name == "let";
+    for word in words.iter().filter(|word| word.exact) {
+        if whole {
+            let expression = shell::parse_arithmetic(word.text.as_bytes());
+            let (state, call) = (&mut *act.state, act.call);
+            act.judge.inside(word.span, |judge| {
+                judge.expand_arithmetic(&expression, state, call)
+            });
+        } else {
+            act.judge
+                .arithmetic_text(&word.text, act.state, act.call, word.span);
+        }
+    }
 }
 
 /// `cd`, `pushd`, `popd`.
@@ -192,7 +221,15 @@ pub(crate) fn source(act: &mut Act<'_, '_>) -> Flow {
     let Some(file) = act.positionals().next().cloned() else {
         return Flow::literal("");
     };
-    let flow = act.judge.content(&file, &act.cwd);
+    let input = matches!(
+        file.text.as_str(),
+        "/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0"
+    );
+    let flow = if input {
+        act.stdin()
+    } else {
+        act.judge.content(&file, &act.cwd)
+    };
     if !file.exact && file.content.is_none() {
         act.draft.raise(Risk::Normal);
     }
@@ -278,6 +315,7 @@ pub(crate) fn trap(act: &mut Act<'_, '_>) -> Flow {
 
 /// `read`, `mapfile`: variables from the input.
 pub(crate) fn read(act: &mut Act<'_, '_>) -> Flow {
+    describe_flags(act);
     let mut names: Vec<Given> = act.positionals().cloned().collect();
     if let Some(array) = act.reading.value("-a") {
         names.push(array.clone());

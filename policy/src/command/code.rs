@@ -58,6 +58,11 @@ pub(crate) fn judge_parts(
         Language::Sed => return script::sed_script(judge, state, call, draft, source),
         _ => {}
     }
+    match language {
+        Language::Other => tcl(judge, state, call, source),
+        Language::Awk => awk_input(judge, state, call, source),
+        _ => {}
+    }
     let mut look = Look {
         judge,
         state,
@@ -68,6 +73,40 @@ pub(crate) fn judge_parts(
         calls: 0,
     };
     look.through();
+}
+
+/// `"cmd" | getline`: awk runs the command and reads what it prints.
+fn awk_input(judge: &mut Judge<'_>, state: &mut State, call: &Call, source: &Given) {
+    for (at, _) in source.text.match_indices("getline").take(MAX_CALLS) {
+        let before = source.text[..at].trim_end();
+        let Some(command) = before
+            .strip_suffix('|')
+            .and_then(|text| text.trim_end().strip_suffix('"'))
+            .and_then(|text| text.rsplit('"').next())
+        else {
+            continue;
+        };
+        let inner = call.with_args(Vec::new(), "awk");
+        judge.isolated(state, |judge, state| {
+            judge.text(command, state, &inner, source.span)
+        });
+    }
+}
+
+/// `exec rm x`, `spawn sh`: Tcl and expect write commands without quotes.
+fn tcl(judge: &mut Judge<'_>, state: &mut State, call: &Call, source: &Given) {
+    let lines = source.text.split(['\n', ';']).take(MAX_CALLS);
+    let commands = lines.filter_map(|line| {
+        let line = line.trim();
+        line.strip_prefix("spawn ")
+            .or_else(|| line.strip_prefix("exec "))
+    });
+    for command in commands {
+        let inner = call.with_args(Vec::new(), "exec");
+        judge.isolated(state, |judge, state| {
+            judge.text(command, state, &inner, source.span)
+        });
+    }
 }
 
 struct Look<'l, 'c> {

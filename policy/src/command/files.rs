@@ -22,6 +22,11 @@ pub(crate) fn rm(act: &mut Act<'_, '_>) -> Flow {
     let paths: Vec<Given> = act.positionals().cloned().collect();
     for path in &paths {
         act.touch(touch, path);
+        if path.many && path.text == "$input" && !recursive {
+            let says = "Deletes whatever its input names";
+            act.draft
+                .effect(Action::Discards, Risk::Dangerous, says, path.span);
+        }
         if act.draft.effects.len() > 2048 {
             act.draft
                 .note(Risk::Dangerous, "Too many arguments to judge");
@@ -167,6 +172,12 @@ pub(crate) fn tee(act: &mut Act<'_, '_>) -> Flow {
     stdin
 }
 
+/// A folder that is kept for keys alone.
+fn holds_keys(path: &str) -> bool {
+    let last = path.rsplit('/').next().unwrap_or_default();
+    matches!(last, ".ssh" | ".gnupg" | ".aws" | ".password-store")
+}
+
 /// `tar` and its kin: creating reads the positionals, extracting writes below a folder.
 pub(crate) fn tar(act: &mut Act<'_, '_>) -> Flow {
     describe_base(act);
@@ -197,6 +208,16 @@ pub(crate) fn tar(act: &mut Act<'_, '_>) -> Flow {
     if creates {
         for path in act.positionals().cloned().collect::<Vec<_>>() {
             act.touch(Touch::Read, &path);
+            if act
+                .target(&path)
+                .resolved
+                .as_deref()
+                .is_some_and(holds_keys)
+            {
+                let says = "Reads keys or passwords";
+                act.draft
+                    .effect(Action::Notes, Risk::Dangerous, says, path.span);
+            }
         }
         return Flow::of(Sources::FILE);
     }

@@ -17,9 +17,25 @@ pub(crate) fn git(act: &mut Act<'_, '_>) -> Flow {
         Some("push") => push(act),
         Some("clean") => clean(act),
         Some("config") => config(act),
+        Some("clone" | "fetch" | "pull" | "ls-remote" | "submodule" | "remote") => transport(act),
         _ => {}
     }
     flow
+}
+
+/// `ext::command`: the command speaks for the other side.
+fn transport(act: &mut Act<'_, '_>) {
+    for word in act.positionals().cloned().collect::<Vec<_>>() {
+        if let Some(command) = word.text.strip_prefix("ext::") {
+            let says = "Runs another program as a connection";
+            let action = Action::Runs {
+                program: command.to_owned(),
+            };
+            act.draft.effect(action, Risk::Dangerous, says, word.span);
+            let line = word.part(&command.replace("% ", " "));
+            act.shell_text(&line);
+        }
+    }
 }
 
 /// A branch, or files whose changes are lost.

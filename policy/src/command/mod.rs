@@ -31,7 +31,7 @@ use crate::effect::{Action, Place};
 use crate::risk::Risk;
 
 use act::Act;
-use knowledge::{Handler, Input, Modifiers, Output, Role, Spec, Unknown};
+use knowledge::{Handler, Input, Language, Modifiers, Output, Role, Spec, Unknown};
 
 pub(crate) use builtin::is_builtin;
 
@@ -61,6 +61,7 @@ pub(crate) fn judge(
     }
     act.change_folder();
     install::note_client(&mut act);
+    builtin::subscripts(&mut act);
     let flow = handle(&mut act);
     if act.reading.modifiers.has(Modifiers::CALM) {
         act.draft.calm();
@@ -180,10 +181,27 @@ pub(crate) fn describe_flags(act: &mut Act<'_, '_>) {
             let risk = flag.risk.unwrap_or(Risk::Normal);
             act.draft.kind(flag.kind, risk, flag.says, span);
         }
-        if let Some(value) = value {
-            act.role(flag.role, &value);
+        match value {
+            Some(_) if flag.role == Role::Command => {
+                // `fd -x rm {}`: the rest of the line.
+                let word = seen_text(act, index);
+                let at = act
+                    .args
+                    .iter()
+                    .position(|arg| arg.exact && arg.text == word);
+                if let Some(at) = at.filter(|at| at + 1 < act.args.len()) {
+                    act.inner(at + 1);
+                }
+            }
+            Some(value) => act.role(flag.role, &value),
+            None => {}
         }
     }
+}
+
+/// The word that an option stood in.
+fn seen_text(act: &Act<'_, '_>, index: usize) -> String {
+    act.reading.flags[index].word.text.clone()
 }
 
 /// What each positional adds; `Some` when one of them is a command whose output this is.
@@ -206,6 +224,11 @@ pub(crate) fn describe_positionals(act: &mut Act<'_, '_>) -> Option<Flow> {
         match role {
             Role::Command => return Some(act.inner(index)),
             Role::Shell => return Some(act.shell_words(index)),
+            // `vi +cmd file`
+            Role::Write if act.args[index].text.starts_with('+') && takes_vim(act.spec) => {
+                let command = act.args[index].part(&act.args[index].text[1..]);
+                act.role(Role::Code(Language::Vim), &command);
+            }
             _ => {
                 let given = act.args[index].clone();
                 act.role(role, &given);
@@ -213,6 +236,13 @@ pub(crate) fn describe_positionals(act: &mut Act<'_, '_>) -> Option<Flow> {
         }
     }
     None
+}
+
+/// Whether an editor takes commands of vi.
+fn takes_vim(spec: &Spec) -> bool {
+    spec.flags
+        .iter()
+        .any(|flag| flag.role == Role::Code(Language::Vim))
 }
 
 /// What a program prints, by its entry.

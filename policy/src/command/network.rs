@@ -1,7 +1,7 @@
 //! Programs that talk to other machines.
 
 use super::act::Act;
-use super::knowledge::Modifiers;
+use super::knowledge::{Language, Modifiers};
 use super::url::{self, is_local, split_remote};
 use super::{describe, describe_base, describe_flags};
 use crate::classify::flow::{Flow, Sources};
@@ -108,8 +108,9 @@ fn deletes(act: &mut Act<'_, '_>, method: Option<&str>, addresses: &[Given]) {
 
 /// Where the fetched bytes go.
 fn saved(act: &mut Act<'_, '_>, addresses: &[Given], fetched: Sources) -> Flow {
-    let wget = act.draft.program.name == "wget";
-    let named = if wget {
+    let name = act.draft.program.name.as_str();
+    let wget = matches!(name, "wget" | "aria2c" | "axel");
+    let named = if name == "wget" {
         act.reading.value("-O")
     } else {
         act.reading.value("-o")
@@ -320,6 +321,10 @@ pub(crate) fn ssh(act: &mut Act<'_, '_>) -> Flow {
         // Another machine: where it stands there is not known here.
         act.cwd = Cwd::Unknown;
         act.shell_words(command);
+    } else if act.call.stdin.text.is_some() {
+        // The shell over there reads it.
+        act.cwd = Cwd::Unknown;
+        super::run::input(act, Language::Shell);
     }
     Flow::of(Sources::NETWORK)
 }

@@ -5,7 +5,7 @@ use super::code;
 use super::knowledge::{self, Modifiers, Role};
 use super::{container, git, install, run, url};
 use crate::classify::draft::Draft;
-use crate::classify::flow::Sources;
+use crate::classify::flow::{Flow, Sources};
 use crate::classify::given::Given;
 use crate::classify::harm::Touch;
 use crate::classify::judge::{Call, Judge};
@@ -43,6 +43,13 @@ impl Act<'_, '_> {
                 self.shell_text(given);
             }
             Role::Program => run::program(self, given),
+            Role::Script if matches!(given.text.as_str(), "-" | "/dev/stdin") => {
+                if *self.call.stdin != Flow::default() {
+                    let says = "Runs what it reads on its input";
+                    self.draft
+                        .effect(Action::Opaque, Risk::Dangerous, says, given.span);
+                }
+            }
             Role::Script => {
                 self.touch(Touch::Read, given);
                 let (judge, state, call) = (&mut *self.judge, &mut *self.state, self.call);

@@ -5,7 +5,7 @@ use super::code;
 use super::knowledge::{CODE, Language, Means, Role};
 use super::{describe, describe_base, describe_flags, output};
 use crate::classify::draft::Draft;
-use crate::classify::flow::Flow;
+use crate::classify::flow::{Flow, Sources};
 use crate::classify::given::Given;
 use crate::classify::harm::{self, Touch};
 use crate::classify::judge::{Call, Judge};
@@ -35,6 +35,7 @@ pub(crate) fn awk(act: &mut Act<'_, '_>) -> Flow {
         flow = act.judge.content(file, &act.cwd);
     }
     flow.text = None;
+    flow.from = flow.from.with(Sources::PROGRAM);
     flow
 }
 
@@ -59,6 +60,7 @@ pub(crate) fn sed(act: &mut Act<'_, '_>) -> Flow {
         None => act.stdin(),
     };
     flow.text = None;
+    flow.from = flow.from.with(Sources::PROGRAM);
     flow
 }
 

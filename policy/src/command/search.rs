@@ -283,8 +283,17 @@ fn execute(act: &mut Act<'_, '_>, command: &[Given], folders: &[Given], selectiv
         .collect();
     if !selective && command[0].text.rsplit('/').next() == Some("rm") {
         let says = "Deletes everything a search finds";
+        let whole = folders.first().is_some_and(|folder| {
+            let place = act.target(folder).place;
+            matches!(place, Place::Root | Place::HomeItself | Place::SystemItself)
+        });
+        let risk = if whole {
+            Risk::Critical
+        } else {
+            Risk::Dangerous
+        };
         act.draft
-            .effect(Action::Discards, Risk::Dangerous, says, command[0].span);
+            .effect(Action::Discards, risk, says, command[0].span);
     }
     act.inner_args(args);
 }

@@ -1,7 +1,7 @@
 //! Programs of which nothing is known: normal, unless their words give something away.
 
 use super::act::Act;
-use super::{knowledge, verbs};
+use super::{describe_base, describe_flags, knowledge, verbs};
 use crate::classify::draft::Draft;
 use crate::classify::flow::{Flow, Sources};
 use crate::classify::given::Given;
@@ -15,6 +15,8 @@ const MAX_LOOKS: usize = 8;
 
 /// A sub-command that runs the command somewhere among its words: `tool exec 18 -- cmd`.
 pub(crate) fn carrier(act: &mut Act<'_, '_>) -> Flow {
+    describe_base(act);
+    describe_flags(act);
     act.draft.raise(Risk::Normal);
     let words = act.args.as_slice();
     let behind = |text: &str| {
@@ -24,7 +26,11 @@ pub(crate) fn carrier(act: &mut Act<'_, '_>) -> Flow {
             .map(|at| at + 1)
             .filter(|&at| at < words.len())
     };
-    let known = |word: &Given| word.exact && knowledge::program(base(&word.text)).is_some();
+    let known = |word: &Given| {
+        word.exact
+            && !matches!(word.text.as_str(), "." | "exec" | "run" | "enter" | "shell")
+            && knowledge::program(base(&word.text)).is_some()
+    };
     match behind("--").or_else(|| words.iter().take(MAX_LOOKS).position(known)) {
         Some(first) => act.inner(first),
         None => Flow::of(Sources::PROGRAM),
@@ -98,6 +104,19 @@ fn carries(judge: &mut Judge<'_>, state: &mut State, call: &Call, draft: &mut Dr
             judge.isolated(state, |judge, state| judge.invoke(state, &inner));
         });
         (worst, at) = (risk, args[first].span);
+    }
+    for (at_word, word) in args.iter().enumerate().take(MAX_LOOKS) {
+        if known == Some(at_word) || !word.exact || knowledge::program(base(&word.text)).is_none() {
+            continue;
+        }
+        let inner = call.inner(at_word + 1, base(&call.args[0].text));
+        let risk = judge.aside(|judge| {
+            judge.isolated(state, |judge, state| judge.invoke(state, &inner));
+        });
+        // Words that happen to be programs are common; the gravest acts are not.
+        if risk == Risk::Critical {
+            (worst, at) = (risk, word.span);
+        }
     }
     let texts = args.iter().filter(|word| word.exact && carries_text(word));
     for word in texts.take(MAX_LOOKS) {

@@ -216,8 +216,11 @@ fn input_is_program(act: &mut Act<'_, '_>, items: Option<&[String]>, words: &[Gi
         .effect(Action::Opaque, Risk::Dangerous, says, span);
     match items {
         Some(items) => {
-            let text = Given::known(items.join(" "), span);
-            act.shell_text(&text);
+            let mut words = words.to_vec();
+            let at = words.iter().position(|word| word.text == "-c");
+            words.truncate(at.map_or(words.len(), |at| at + 1));
+            words.push(Given::known(items.join(" "), span));
+            act.inner_args(words);
         }
         None => act.judge.opaque(says, span),
     }
