@@ -141,6 +141,25 @@ pub enum Error {
         /// Why.
         error: std::io::Error,
     },
+    /// A program text cannot be read.
+    #[error("the program text {} cannot be read: {error}", path.display())]
+    CodeFile {
+        /// The file, or `-`.
+        path: PathBuf,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// An agent's settings cannot be changed.
+    #[error("the settings {} cannot be changed: {why}; nothing was written", path.display())]
+    Settings {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        why: String,
+    },
+    /// Nobody is there to agree.
+    #[error("a change needs somebody who has seen it: run this on a terminal, or say --yes")]
+    NeedsYes,
     /// A path of the host could not be looked at.
     #[error("{} cannot be shown in the jail: {error}", path.display())]
     Look {

@@ -110,11 +110,14 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn the_four_profiles_exist_and_the_default_is_first() {
+    fn the_profiles_exist_and_the_default_is_first() {
         let mut names: Vec<_> = Profile::all().iter().map(|profile| profile.name).collect();
         assert_eq!(Profile::default_profile().name, "workspace");
         names.sort_unstable();
-        assert_eq!(names, ["host-net", "offline-build", "strict", "workspace"]);
+        assert_eq!(
+            names,
+            ["code", "host-net", "offline-build", "strict", "workspace"]
+        );
     }
 
     #[test]

@@ -256,7 +256,7 @@ fn no_answer(error: String) -> String {
 }
 
 /// The stricter of what is said about the path as typed and about where it leads.
-fn path_decision(
+pub fn path_decision(
     judge: &Judge,
     typed: &OsString,
     operation: Operation,

@@ -29,6 +29,8 @@ Answer and look back (the broker starts by itself):
   audit       The log: read, count, export, verify, prune
 
 For agents:
+  code        Run a program text in a jail of its own: Python, JavaScript, Bash
+  hook        Answer agents that ask before they use a tool; put it into their settings
   mcp         Serve the sandbox as tools over standard input and output
 
 Exit codes of run: the command's own, 128+N ended by signal N, 124 timed out,

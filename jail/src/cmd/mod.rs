@@ -32,6 +32,8 @@ pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
         "quarantine" => quarantine::run,
         "doctor" => doctor::run,
         "trust" => trust::run,
+        "hook" => crate::hook::run,
+        "code" => crate::code::run,
         "queue" | "audit" | "allowlist" | "mcp" => {
             let words: Vec<&OsStr> = std::iter::once(name)
                 .chain(words.iter().map(OsString::as_os_str))
@@ -79,19 +81,19 @@ impl<E: Into<Error>> From<E> for Failure {
 }
 
 /// Reads the words of a sub-command.
-fn read<T: Parser>(words: &[OsString]) -> Result<T, Failure> {
+pub fn read<T: Parser>(words: &[OsString]) -> Result<T, Failure> {
     T::try_parse_from(std::iter::once(OsString::from("sjail")).chain(words.iter().cloned()))
         .map_err(Failure::Usage)
 }
 
 /// Prints to standard output; a reader that has gone away is no error of ours.
-fn print(text: &str) {
+pub fn print(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
 /// Prints a value as JSON, for people if they are looking.
-fn print_json(value: &impl serde::Serialize) {
+pub fn print_json(value: &impl serde::Serialize) {
     use std::io::IsTerminal;
     let text = if std::io::stdout().is_terminal() {
         serde_json::to_string_pretty(value)

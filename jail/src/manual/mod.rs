@@ -50,6 +50,8 @@ fn tree() -> Command {
         ("doctor", cmd::doctor::DoctorArgs::command()),
         ("trust", cmd::trust::TrustArgs::command()),
         ("quarantine", cmd::quarantine::QuarantineArgs::command()),
+        ("code", crate::code::CodeArgs::command()),
+        ("hook", crate::hook::HookArgs::command()),
     ] {
         tree = tree.subcommand(command.name(name).version(env!("CARGO_PKG_VERSION")));
     }

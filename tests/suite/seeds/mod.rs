@@ -1,6 +1,8 @@
 //! The interfaces that agents and their owners already know, spoken word for word: each
 //! test is named for what it promises.
 
+mod code;
+mod hook;
 mod mcp;
 mod names;
 mod sandbox_md;
@@ -14,6 +16,8 @@ pub fn suite() -> Vec<Test> {
     let mut all = names::tests();
     all.extend(sandbox_md::tests());
     all.extend(mcp::tests());
+    all.extend(hook::tests());
+    all.extend(code::tests());
     all
 }
 

@@ -1,0 +1,119 @@
+//! `sjail hook`: the gate that coding agents call before they use a tool.
+//!
+//! [`question`] reads what the agent is about to do, [`verdict`] asks the policy, and
+//! [`answer`] says it in the agent's own form. A shell command that may run is rewritten so
+//! that it runs in the jail. Whatever goes wrong on the way is a no. [`settings`] puts the
+//! gate into an agent's settings and takes it out again.
+
+mod agent;
+mod answer;
+mod json;
+mod question;
+mod settings;
+mod verdict;
+
+use std::ffi::OsString;
+use std::io::Read;
+
+use clap::{Parser, Subcommand};
+
+use crate::cmd::{Failure, print, read};
+use crate::exit::Exit;
+use agent::Agent;
+
+/// Answers an agent that asks before it uses a tool: JSON on standard input, the answer on
+/// standard output.
+#[derive(Debug, Parser)]
+#[command(
+    name = "sjail hook",
+    bin_name = "sjail hook",
+    override_usage = "sjail hook AGENT\n       sjail hook install|uninstall|status AGENT"
+)]
+pub struct HookArgs {
+    #[command(subcommand)]
+    act: Act,
+}
+
+#[derive(Debug, Subcommand)]
+enum Act {
+    /// Answer Claude Code's PreToolUse
+    ClaudeCode,
+    /// Answer Codex's PreToolUse
+    Codex,
+    /// Answer Gemini CLI's BeforeTool
+    Gemini,
+    /// Answer Cursor's beforeShellExecution, beforeReadFile and preToolUse
+    Cursor,
+    /// Answer OpenCode's plugin
+    Opencode,
+    /// Answer `{}` to let it run, or `{"decision":"block","reason":…}`
+    Plain,
+    /// Put the hook into an agent's settings
+    Install {
+        /// Whose
+        agent: Agent,
+        /// Do it without asking
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Take the hook out of an agent's settings
+    Uninstall {
+        /// Whose
+        agent: Agent,
+        /// Do it without asking
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Say whether the hook is in an agent's settings, and try it with a harmful command
+    Status {
+        /// Whose; all if it is not given
+        agent: Option<Agent>,
+    },
+}
+
+/// The exit status that every agent takes for a no.
+const NO: u8 = 2;
+/// More than this is no question of an agent's.
+const LONGEST: u64 = 16 << 20;
+
+/// Does it, and gives the exit status.
+pub fn run(words: &[OsString]) -> Result<u8, Failure> {
+    let args: HookArgs = read(words)?;
+    let agent = match args.act {
+        Act::ClaudeCode => Agent::ClaudeCode,
+        Act::Codex => Agent::Codex,
+        Act::Gemini => Agent::Gemini,
+        Act::Cursor => Agent::Cursor,
+        Act::Opencode => Agent::Opencode,
+        Act::Plain => Agent::Plain,
+        Act::Install { agent, yes } => return settings::install(agent, yes),
+        Act::Uninstall { agent, yes } => return settings::uninstall(agent, yes),
+        Act::Status { agent } => return settings::status(agent),
+    };
+    Ok(match answered(agent) {
+        Ok(text) => {
+            print(&format!("{text}\n"));
+            Exit::Success.code()
+        }
+        // Said on standard error, as every agent reads it with this status.
+        Err(why) => {
+            crate::report::say(&format!(
+                "not allowed, because it could not be judged: {why}"
+            ));
+            NO
+        }
+    })
+}
+
+/// The answer to the question on standard input; an error is a no.
+fn answered(agent: Agent) -> Result<String, String> {
+    let mut text = Vec::new();
+    std::io::stdin()
+        .lock()
+        .take(LONGEST)
+        .read_to_end(&mut text)
+        .map_err(|error| format!("the question cannot be read: {error}"))?;
+    let question = question::read(agent, &text)?;
+    let verdict = verdict::of(agent, &question)?;
+    Ok(answer::written(agent, &question, &verdict).to_string())
+}

@@ -1,0 +1,225 @@
+//! What an agent is about to do, out of the JSON that it sends.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+use sjail_policy::rule::Operation;
+
+use super::agent::Agent;
+
+/// What an agent is about to do.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    /// The event it is sent for.
+    pub event: String,
+    /// Where the agent is; the hook's own folder if it does not say.
+    pub cwd: Option<PathBuf>,
+    /// The session, as the agent calls it.
+    pub session: Option<String>,
+    /// With which tool, as the policy names it, if it does.
+    pub tool: Option<&'static str>,
+    /// What.
+    pub act: Act,
+    /// The tool's input as it came.
+    pub input: Value,
+}
+
+/// What a tool would do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Act {
+    /// Run a shell line, for at most so many milliseconds.
+    Shell {
+        /// The line.
+        line: String,
+        /// As the agent asks for it.
+        timeout: Option<u64>,
+        /// Whether nobody waits for it.
+        background: bool,
+    },
+    /// Read, write or edit files.
+    Files(Vec<(Operation, String)>),
+    /// Something else, which is not ours to judge.
+    Other,
+}
+
+/// Reads the question; an error is a sentence.
+pub fn read(agent: Agent, text: &[u8]) -> Result<Question, String> {
+    let value: Value = serde_json::from_slice(text)
+        .map_err(|error| format!("the question is no JSON: {error}"))?;
+    if !value.is_object() {
+        return Err("the question is no JSON object".to_owned());
+    }
+    let word = |names: &[&str]| {
+        names
+            .iter()
+            .find_map(|name| value[*name].as_str())
+            .map(str::to_owned)
+    };
+    let event = word(&["hook_event_name"]).unwrap_or_default();
+    let (name, input) = match (agent, event.as_str()) {
+        (Agent::Cursor, "beforeShellExecution") => ("Shell".to_owned(), value.clone()),
+        (Agent::Cursor, "beforeReadFile") => ("Read".to_owned(), value.clone()),
+        (Agent::Opencode, _) => (required(word(&["tool"]), "tool")?, value["args"].clone()),
+        (Agent::Plain, _) => (
+            word(&["tool_name"]).unwrap_or_else(|| "Bash".to_owned()),
+            value["tool_input"].clone(),
+        ),
+        _ => (
+            required(word(&["tool_name"]), "tool_name")?,
+            value["tool_input"].clone(),
+        ),
+    };
+    let cwd = word(&["cwd"]).or_else(|| value["workspace_roots"][0].as_str().map(str::to_owned));
+    let cwd = match cwd {
+        Some(cwd) if cwd.is_empty() => None,
+        Some(cwd) if !cwd.starts_with('/') => {
+            return Err("`cwd` is not an absolute path".to_owned());
+        }
+        cwd => cwd.map(PathBuf::from),
+    };
+    let (tool, act) = act(&name, &input)?;
+    Ok(Question {
+        event,
+        cwd,
+        session: word(&["session_id", "conversation_id", "sessionID"]),
+        tool,
+        act,
+        input,
+    })
+}
+
+fn required(word: Option<String>, name: &str) -> Result<String, String> {
+    word.ok_or_else(|| format!("`{name}` is missing"))
+}
+
+/// What a tool of that name does; the name in the policy beside it.
+fn act(name: &str, input: &Value) -> Result<(Option<&'static str>, Act), String> {
+    let text = |names: &[&str]| {
+        let found = names.iter().find_map(|name| input[*name].as_str());
+        required(found.map(str::to_owned), names[0])
+    };
+    const PATH: &[&str] = &[
+        "file_path",
+        "notebook_path",
+        "filePath",
+        "absolute_path",
+        "path",
+        "target_file",
+    ];
+    let one = |operation| Ok::<_, String>(Act::Files(vec![(operation, text(PATH)?)]));
+    // Tools that look below a folder: the working folder if none is named.
+    let below = || {
+        let folder = text(&["path", "dir_path"]).unwrap_or_else(|_| ".".to_owned());
+        Act::Files(vec![(Operation::Read, folder)])
+    };
+    Ok(match name {
+        "Bash" | "Shell" | "bash" | "shell" | "run_shell_command" | "local_shell"
+        | "shell_command" | "exec_command" => {
+            let shell = Act::Shell {
+                line: text(&["command"])?,
+                timeout: input["timeout"].as_u64(),
+                background: input["run_in_background"] == true,
+            };
+            (Some("exec"), shell)
+        }
+        "apply_patch" | "patch" => {
+            let patch = text(&["command", "patchText", "input", "patch"])?;
+            (Some("edit"), Act::Files(patched(&patch)?))
+        }
+        "Read" | "NotebookRead" | "read" | "read_file" => (Some("read"), one(Operation::Read)?),
+        "Write" | "write" | "write_file" => (Some("write"), one(Operation::Write)?),
+        "Edit" | "MultiEdit" | "NotebookEdit" | "StrReplace" | "TabWrite" | "Delete" | "edit"
+        | "multiedit" | "replace" => (Some("edit"), one(Operation::Edit)?),
+        "Glob"
+        | "Grep"
+        | "LS"
+        | "glob"
+        | "grep"
+        | "list"
+        | "list_directory"
+        | "search_file_content" => (Some("read"), below()),
+        "WebFetch" | "web_fetch" | "webfetch" => (Some("web_fetch"), Act::Other),
+        "WebSearch" | "web_search" | "google_web_search" | "websearch" => {
+            (Some("web_search"), Act::Other)
+        }
+        _ => (None, Act::Other),
+    })
+}
+
+/// The files that a patch writes.
+fn patched(patch: &str) -> Result<Vec<(Operation, String)>, String> {
+    const MARKS: [&str; 4] = [
+        "*** Add File: ",
+        "*** Update File: ",
+        "*** Delete File: ",
+        "*** Move to: ",
+    ];
+    let files: Vec<(Operation, String)> = patch
+        .lines()
+        .filter_map(|line| MARKS.iter().find_map(|mark| line.trim().strip_prefix(mark)))
+        .map(|path| (Operation::Write, path.trim().to_owned()))
+        .collect();
+    match files.is_empty() {
+        true => Err("the patch names no file".to_owned()),
+        false => Ok(files),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn each_agent_is_understood() {
+        for (agent, text) in [
+            (
+                Agent::ClaudeCode,
+                r#"{"hook_event_name":"PreToolUse","cwd":"/w","tool_name":"Bash","tool_input":{"command":"ls"}}"#,
+            ),
+            (
+                Agent::Gemini,
+                r#"{"hook_event_name":"BeforeTool","cwd":"/w","tool_name":"run_shell_command","tool_input":{"command":"ls"}}"#,
+            ),
+            (
+                Agent::Cursor,
+                r#"{"hook_event_name":"beforeShellExecution","cwd":"/w","command":"ls"}"#,
+            ),
+            (
+                Agent::Opencode,
+                r#"{"tool":"bash","cwd":"/w","args":{"command":"ls"}}"#,
+            ),
+            (
+                Agent::Plain,
+                r#"{"cwd":"/w","tool_input":{"command":"ls"}}"#,
+            ),
+        ] {
+            let question = read(agent, text.as_bytes()).unwrap();
+            assert_eq!(question.cwd, Some(PathBuf::from("/w")));
+            assert!(matches!(question.act, Act::Shell { line, .. } if line == "ls"));
+        }
+    }
+
+    #[test]
+    fn a_patch_names_its_files() {
+        let patch = "*** Begin Patch\n*** Update File: a\n*** Move to: b\n@@\n*** Add File: c\n";
+        let paths: Vec<String> = patched(patch).unwrap().into_iter().map(|f| f.1).collect();
+        assert_eq!(paths, ["a", "b", "c"]);
+        assert!(patched("nothing").is_err());
+    }
+
+    #[test]
+    fn what_is_not_understood_is_an_error() {
+        for text in [
+            "",
+            "7",
+            "{}",
+            r#"{"tool_name":"Bash"}"#,
+            r#"{"tool_name":"Bash","tool_input":{"command":7}}"#,
+            r#"{"tool_name":"Read","tool_input":{}}"#,
+            r#"{"cwd":"x","tool_name":"Bash","tool_input":{"command":"ls"}}"#,
+        ] {
+            assert!(read(Agent::ClaudeCode, text.as_bytes()).is_err(), "{text}");
+        }
+    }
+}

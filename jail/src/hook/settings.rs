@@ -1,0 +1,353 @@
+//! Putting the hook into an agent's settings, taking it out, and seeing whether it works.
+
+use std::fs;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::json;
+use sjail_policy::show::inert;
+
+use super::agent::Agent;
+use super::json::Json;
+use crate::caller::Account;
+use crate::cmd::{Failure, print};
+use crate::error::Error;
+use crate::exit::Exit;
+
+/// The plugin that OpenCode loads.
+const PLUGIN: &str = include_str!("opencode.js");
+/// The hook is not there, or does not answer as it should.
+const NOT_WELL: u8 = 1;
+/// Seconds that an agent may wait for the hook's answer.
+const PATIENCE: u64 = 10;
+
+/// Puts it in.
+pub fn install(agent: Agent, yes: bool) -> Result<u8, Failure> {
+    let file = agent.settings(&Account::own().home);
+    let old = read(&file)?;
+    let new = match agent {
+        Agent::Opencode => PLUGIN.replace("@SJAIL@", &own()?),
+        _ => {
+            let mut settings = parsed(&file, old.as_deref())?;
+            without(agent, &mut settings);
+            with(agent, &mut settings, &file)?;
+            pretty(&settings)
+        }
+    };
+    change(&file, old.as_deref(), Some(&new), yes)
+}
+
+/// Takes it out.
+pub fn uninstall(agent: Agent, yes: bool) -> Result<u8, Failure> {
+    let file = agent.settings(&Account::own().home);
+    let Some(old) = read(&file)? else {
+        print(&format!("{}: nothing to remove\n", shown(&file)));
+        return Ok(Exit::Success.code());
+    };
+    if agent == Agent::Opencode {
+        return change(&file, Some(&old), None, yes);
+    }
+    let mut settings = parsed(&file, Some(&old))?;
+    if !without(agent, &mut settings) {
+        print(&format!("{}: nothing to remove\n", shown(&file)));
+        return Ok(Exit::Success.code());
+    }
+    change(&file, Some(&old), Some(&pretty(&settings)), yes)
+}
+
+/// Says how it stands, and tries what is written there with a command that must be refused.
+pub fn status(agent: Option<Agent>) -> Result<u8, Failure> {
+    let mut well = true;
+    let agents = agent.map_or(Agent::ALL.to_vec(), |agent| vec![agent]);
+    let told = agent.is_some();
+    for agent in agents {
+        let file = agent.settings(&Account::own().home);
+        let text = read(&file)?.unwrap_or_default();
+        let there = match agent {
+            Agent::Opencode => text.contains("tool.execute.before"),
+            _ => text.contains(&mark(agent)),
+        };
+        let word = match there {
+            false => {
+                well &= !told;
+                "not installed"
+            }
+            true if refuses(agent, &text) => "installed, and refuses what it must",
+            true => {
+                well = false;
+                "installed, but does not refuse what it must: install it again"
+            }
+        };
+        print(&format!("{:<12} {word} ({})\n", agent.name(), shown(&file)));
+    }
+    Ok(if well { Exit::Success.code() } else { NOT_WELL })
+}
+
+/// Runs what is written in the settings, as the agent would.
+fn refuses(agent: Agent, text: &str) -> bool {
+    let line = match agent {
+        // The plugin's own words, asked as it asks.
+        Agent::Opencode => {
+            let program = text.split("const SJAIL = \"").nth(1);
+            let program = program.and_then(|rest| rest.split('"').next());
+            format!(
+                "{} hook opencode",
+                shell_words::quote(program.unwrap_or_default())
+            )
+        }
+        _ => match written(agent, text) {
+            Some(line) => line,
+            None => return false,
+        },
+    };
+    let child = Command::new("/bin/sh")
+        .args(["-c", &line])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    let Ok(mut child) = child else { return false };
+    if let Some(mut input) = child.stdin.take() {
+        let _ = input.write_all(agent.canary().to_string().as_bytes());
+    }
+    let Ok(output) = child.wait_with_output() else {
+        return false;
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    output.status.code() == Some(2) || said.contains("\"deny\"")
+}
+
+/// The command of our hook in the settings.
+fn written(agent: Agent, text: &str) -> Option<String> {
+    fn find(json: &Json, mark: &str) -> Option<String> {
+        match json {
+            Json::Plain(value) => value
+                .as_str()
+                .filter(|text| text.contains(mark))
+                .map(str::to_owned),
+            Json::List(items) => items.iter().find_map(|item| find(item, mark)),
+            Json::Object(fields) => fields.iter().find_map(|(_, value)| find(value, mark)),
+        }
+    }
+    find(&serde_json::from_str(text).ok()?, &mark(agent))
+}
+
+/// By what our own entry is known.
+fn mark(agent: Agent) -> String {
+    format!(" hook {} ", agent.name())
+}
+
+/// This very program, by its path.
+fn own() -> Result<String, Error> {
+    let own = std::env::current_exe().map_err(|error| Error::Stream { error })?;
+    Ok(own.to_string_lossy().into_owned())
+}
+
+fn with(agent: Agent, settings: &mut Json, file: &Path) -> Result<(), Error> {
+    // A program that is gone, or dies, is a no as well.
+    let command = format!("{}{}|| exit 2", shell_words::quote(&own()?), mark(agent));
+    let odd = || Error::Settings {
+        path: file.to_owned(),
+        why: "`hooks` is not where or what it should be".to_owned(),
+    };
+    if agent == Agent::Cursor {
+        settings.field("version", Json::from(json!(1)));
+    }
+    let hooks = settings.field("hooks", Json::object()).ok_or_else(odd)?;
+    for (event, matcher) in agent.events() {
+        let list = hooks
+            .field(event, Json::List(Vec::new()))
+            .and_then(Json::items)
+            .ok_or_else(odd)?;
+        let entry = match (agent, matcher) {
+            (Agent::Cursor, _) => json!({ "command": command, "failClosed": true }),
+            (Agent::Gemini, matcher) => json!({
+                "matcher": matcher,
+                "hooks": [{
+                    "name": "sjail",
+                    "type": "command",
+                    "command": command,
+                    "timeout": PATIENCE * 1000,
+                }],
+            }),
+            (_, matcher) => json!({
+                "matcher": matcher,
+                "hooks": [{ "type": "command", "command": command, "timeout": PATIENCE }],
+            }),
+        };
+        list.push(Json::from(entry));
+    }
+    Ok(())
+}
+
+/// Takes every entry of ours out; whether there was any.
+fn without(agent: Agent, settings: &mut Json) -> bool {
+    let mut found = false;
+    let Json::Object(fields) = settings else {
+        return false;
+    };
+    let Some((_, Json::Object(events))) = fields.iter_mut().find(|(name, _)| name == "hooks")
+    else {
+        return false;
+    };
+    for (_, list) in events.iter_mut() {
+        if let Some(items) = list.items() {
+            let before = items.len();
+            items.retain(|item| !item.mentions(&mark(agent)));
+            found |= items.len() != before;
+        }
+    }
+    if found {
+        events.retain(|(_, list)| *list != Json::List(Vec::new()));
+        fields.retain(|(name, value)| name != "hooks" || *value != Json::object());
+    }
+    found
+}
+
+fn parsed(file: &Path, text: Option<&str>) -> Result<Json, Error> {
+    let text = match text {
+        None => return Ok(Json::object()),
+        Some(text) if text.trim().is_empty() => return Ok(Json::object()),
+        Some(text) => text,
+    };
+    let wrong = |why: String| Error::Settings {
+        path: file.to_owned(),
+        why,
+    };
+    match serde_json::from_str(text) {
+        Ok(settings @ Json::Object(_)) => Ok(settings),
+        Ok(_) => Err(wrong("it holds no JSON object".to_owned())),
+        Err(error) => Err(wrong(format!("it is no plain JSON ({error})"))),
+    }
+}
+
+fn pretty(settings: &Json) -> String {
+    let text = serde_json::to_string_pretty(settings).unwrap_or_default();
+    format!("{text}\n")
+}
+
+fn read(file: &Path) -> Result<Option<String>, Error> {
+    match fs::read_to_string(file) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::Settings {
+            path: file.to_owned(),
+            why: error.to_string(),
+        }),
+    }
+}
+
+/// Shows the change, asks, keeps what was there, and writes.
+fn change(file: &Path, old: Option<&str>, new: Option<&str>, yes: bool) -> Result<u8, Failure> {
+    if old == new {
+        print(&format!("{}: as it should be already\n", shown(file)));
+        return Ok(Exit::Success.code());
+    }
+    print(&format!(
+        "{}:\n{}",
+        shown(file),
+        difference(old.unwrap_or_default(), new.unwrap_or_default())
+    ));
+    if !yes && !agreed()? {
+        print("nothing was changed\n");
+        return Ok(Exit::Blocked.code());
+    }
+    let failed = |error: std::io::Error| Error::Settings {
+        path: file.to_owned(),
+        why: error.to_string(),
+    };
+    if let (Some(old), Some(_)) = (old, new) {
+        let backup = backup(file);
+        fs::write(&backup, old).map_err(failed)?;
+        print(&format!("what was there is kept in {}\n", shown(&backup)));
+    }
+    match new {
+        None => fs::remove_file(file).map_err(failed)?,
+        Some(new) => {
+            let folder = file.parent().unwrap_or(Path::new("/"));
+            fs::create_dir_all(folder).map_err(failed)?;
+            // Whole or not at all; a link stays a link to the file it names.
+            let real = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+            let folder = real.parent().unwrap_or(folder);
+            let mut fresh = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+            fresh.write_all(new.as_bytes()).map_err(failed)?;
+            if let Ok(meta) = fs::metadata(&real) {
+                fs::set_permissions(fresh.path(), meta.permissions()).map_err(failed)?;
+            }
+            fresh.persist(&real).map_err(|error| failed(error.error))?;
+        }
+    }
+    Ok(Exit::Success.code())
+}
+
+fn backup(file: &Path) -> PathBuf {
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(".before-sjail");
+    file.with_file_name(name)
+}
+
+/// The lines that come and go, between those that stay at both ends.
+fn difference(old: &str, new: &str) -> String {
+    let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
+    let head = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
+    let tail = old[head..]
+        .iter()
+        .rev()
+        .zip(new[head..].iter().rev())
+        .take_while(|(a, b)| a == b)
+        .count();
+    let mut text = String::new();
+    for (sign, lines) in [
+        ("-", &old[head..old.len() - tail]),
+        ("+", &new[head..new.len() - tail]),
+    ] {
+        for line in lines {
+            text.push_str(&format!("{sign} {}\n", inert(line.as_bytes())));
+        }
+    }
+    text
+}
+
+fn agreed() -> Result<bool, Error> {
+    if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
+        return Err(Error::NeedsYes);
+    }
+    print("Write it? Type yes: ");
+    let mut answer = String::new();
+    std::io::stdin()
+        .read_line(&mut answer)
+        .map_err(|error| Error::Stream { error })?;
+    Ok(answer.trim() == "yes")
+}
+
+fn shown(path: &Path) -> String {
+    inert(path.as_os_str().as_encoded_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn in_and_out_again_leaves_what_was_there() {
+        for agent in [Agent::ClaudeCode, Agent::Codex, Agent::Gemini] {
+            let text = r#"{"z":1,"hooks":{"PreToolUse":[{"matcher":"X","hooks":[]}]},"a":2}"#;
+            let before: Json = serde_json::from_str(text).unwrap();
+            let mut settings = before.clone();
+            with(agent, &mut settings, Path::new("/x")).unwrap();
+            assert_ne!(settings, before);
+            let once = settings.clone();
+            without(agent, &mut settings);
+            assert_eq!(settings, before);
+            with(agent, &mut settings, Path::new("/x")).unwrap();
+            assert_eq!(settings, once);
+        }
+    }
+
+    #[test]
+    fn only_what_changes_is_shown() {
+        assert_eq!(difference("a\nb\nc\n", "a\nx\ny\nc\n"), "- b\n+ x\n+ y\n");
+    }
+}
