@@ -319,7 +319,8 @@ impl Judgement {
 }
 
 impl Settings {
-    fn of(policy: &Policy) -> Settings {
+    /// Those of a policy.
+    pub fn of(policy: &Policy) -> Settings {
         Settings {
             wait_ms: policy.wait.value.millis(),
             ttl: i64::try_from(policy.ttl.value.millis() / 1000).unwrap_or(i64::MAX),

@@ -17,6 +17,7 @@ pub mod connection;
 pub mod control;
 pub mod daemon;
 pub mod error;
+pub mod hosts;
 pub mod id;
 pub mod introspect;
 pub mod judge;

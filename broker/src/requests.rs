@@ -1,11 +1,32 @@
 //! `io.sjail.Broker`: what whoever runs commands says. Submitting has a file of its
-//! own, [`crate::submit`].
+//! own, [`crate::submit`], and so have questions about hosts, [`crate::hosts`].
+//!
+//! For the parts of `sjail` that call during a run, over a connection of their own to
+//! `request.sock` (`Client::connect(desk)` and `Client::call` in the jail's `client.rs`;
+//! id and token are those of `Permission::run`, the types are in `wire::request`):
+//!
+//! ```text
+//! may the run reach a host?      io.sjail.Broker.AskHost
+//!   {"run": Run.id, "token": Run.token, "host": "example.org", "port": 443,
+//!    "reason": "…"?, "wait_ms": 60000?}
+//!   held until answered → {"answer": "once|session|workspace|always|no",
+//!    "id": "cmd_…", "approver": "…"?, "message": "why not"?}
+//!   An earlier session, workspace or always answer is given at once. A closed
+//!   connection withdraws the question.
+//!
+//! what a preview found           io.sjail.Broker.Attach
+//!   {"id": Waiting.id, "evidence": {…}}     → {}
+//!   By the process that submitted, while the request waits, once, 64 KiB at most;
+//!   `sjail queue show` prints it as the requester's word, the answer's record keeps
+//!   its hash.
+//! ```
 
 use sjail_policy::redact::Redactor;
 use sjail_policy::wire::request as wire;
 use sjail_policy::wire::{Call, PROTOCOL};
 
 use crate::error::Error;
+use crate::hosts;
 use crate::id;
 use crate::introspect::unknown_method;
 use crate::outcome;
@@ -16,6 +37,8 @@ use crate::submit;
 
 /// The most characters of a claimed name.
 const NAME: usize = 200;
+/// The most bytes of evidence.
+const EVIDENCE: usize = 64 << 10;
 
 /// Answers one call.
 pub async fn answer(visit: &mut Visit, call: Call) -> Result<(), Failure> {
@@ -31,6 +54,8 @@ pub async fn answer(visit: &mut Visit, call: Call) -> Result<(), Failure> {
         }
         wire::STATUS => status(visit, parameters(&call)?).await,
         wire::OUTCOME => tell_outcome(visit, parameters(&call)?).await,
+        wire::ASK_HOST => hosts::ask(visit, parameters(&call)?).await,
+        wire::ATTACH => attach(visit, parameters(&call)?).await,
         _ => {
             let (name, parameters) = unknown_method(visit.door, &call.method);
             Err(Failure::Named(name, parameters))
@@ -135,6 +160,36 @@ async fn tell_outcome(visit: &mut Visit, told: wire::Outcome) -> Result<(), Fail
     }
 }
 
+/// Adds what a preview found to the caller's own request.
+async fn attach(visit: &mut Visit, what: wire::Attach) -> Result<(), Failure> {
+    if !what.evidence.is_object() || what.evidence.to_string().len() > EVIDENCE {
+        let text = format!("evidence is an object of at most {EVIDENCE} bytes");
+        return Err(Error::Parameter(text).into());
+    }
+    let Some(requester) = visit.peer.id else {
+        return Err(unknown_id(&what.id));
+    };
+    let id = what.id.clone();
+    let result = visit
+        .service
+        .writer
+        .write(move |ledger| request::attach(ledger, &what.id, requester, what.evidence))
+        .await;
+    match result {
+        Ok(stored) => {
+            visit.service.tell(&stored);
+            visit.connection.reply(&serde_json::json!({})).await?;
+            Ok(())
+        }
+        Err(Error::NotFound { .. }) => Err(unknown_id(&id)),
+        Err(error @ Error::WrongStatus { .. }) => Err(Failure::Named(
+            wire::ERROR_UNABLE,
+            serde_json::json!({ "message": error.to_string() }),
+        )),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// An outcome without tokens in its output.
 pub fn redacted(mut outcome: wire::Outcome) -> wire::Outcome {
     let redactor = Redactor::new(&[]);
@@ -147,6 +202,7 @@ pub fn redacted(mut outcome: wire::Outcome) -> wire::Outcome {
     outcome
 }
 
-fn unknown_id(id: &str) -> Failure {
+/// No request or run of the caller's has this id.
+pub fn unknown_id(id: &str) -> Failure {
     Failure::Named(wire::ERROR_UNKNOWN_ID, serde_json::json!({ "id": id }))
 }

@@ -26,7 +26,7 @@ use crate::peer::Home;
 use crate::process;
 use crate::queue::answer::{RunNote, Taken, begin_run, take};
 use crate::queue::permit::{self, Used, Whereabouts};
-use crate::queue::request::{self, Asked, Body, New, Redacted, Stored};
+use crate::queue::request::{self, Asked, Body, New, Redacted, Stored, Subject};
 use crate::server::Visit;
 use crate::service::{Change, Failure, now};
 
@@ -382,6 +382,8 @@ async fn put_in_queue(
             place,
             binding: binding.clone(),
             always: judgement.always.clone(),
+            subject: Subject::Command,
+            evidence: None,
         },
         plan: Some(plan),
     };
@@ -661,7 +663,7 @@ async fn run_approved(
     let stored = find(visit, &id)
         .await
         .ok()
-        .filter(|stored| stored.uid == uid);
+        .filter(|stored| stored.uid == uid && stored.body.subject == Subject::Command);
     if let Some(stored) = &stored {
         // Alone, the name stands for the command; beside one, they must agree.
         if submission.command.is_none() {

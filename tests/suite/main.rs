@@ -1,5 +1,6 @@
 //! `e2e`: every suite, by theme. See the documentation of `sjail_tests`.
 
+mod asking;
 mod broker;
 mod desk;
 mod escape;
@@ -26,6 +27,7 @@ fn standing() -> Vec<(&'static str, Vec<Test>)> {
         ("escape", escape::suite()),
         ("protected", escape::protected::tests()),
         ("broker", broker::suite()),
+        ("asking", asking::suite()),
         ("protect", protect::suite()),
         ("limits", limits::suite()),
         ("kill", kill::suite()),

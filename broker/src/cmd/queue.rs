@@ -278,6 +278,12 @@ pub fn described(request: &wire::Request) -> String {
     for need in &request.needs {
         field("needs", need);
     }
+    if let Some(evidence) = &request.evidence {
+        let text = serde_json::to_string_pretty(evidence).unwrap_or_default();
+        for line in text.lines() {
+            field("it found", line);
+        }
+    }
     field("user", &request.user);
     field("agent", &claim(request.agent.as_deref()));
     field("session", &claim(request.session.as_deref()));

@@ -10,7 +10,7 @@ use crate::audit::record::{Entry, Event, Hash};
 use crate::binding;
 use crate::error::{Error, Result};
 use crate::process::ProcessId;
-use crate::queue::request::{self, Stored, about, find, set_status};
+use crate::queue::request::{self, Stored, Subject, about, find, set_status};
 use crate::queue::{allowlist, permit};
 
 /// Somebody who answers.
@@ -59,7 +59,8 @@ pub fn approve(
     let lasting = extent.seconds.is_some()
         || extent.count.is_some()
         || matches!(extent.scope, Scope::Workspace | Scope::Session);
-    if extent.scope == Scope::Always {
+    let is_host = matches!(stored.body.subject, Subject::Host { .. });
+    if extent.scope == Scope::Always && !is_host {
         let proposal = stored.body.always.clone();
         let Some(pattern) = proposal.as_ref().and_then(|p| p.pattern.clone()) else {
             return Err(Error::BadPattern(format!(
@@ -76,7 +77,7 @@ pub fn approve(
             auto_approve: None,
         };
         allowlist::add(ledger, &always, &by.summary, now)?;
-    } else if lasting {
+    } else if lasting || extent.scope == Scope::Always {
         permit::give(ledger, &stored, extent, &by.summary, now)?;
     }
     set_status(
@@ -156,6 +157,8 @@ fn answered(
         "note": note,
         "claimed_by": by.claimed,
         "extent": extent,
+        // What lay before whoever answered.
+        "evidence": stored.body.evidence.as_ref().map(|shown| Hash::of(shown.to_string().as_bytes()).to_string()),
     });
     ledger.append(entry.detail(&detail))?;
     Ok(())

@@ -14,6 +14,10 @@ use crate::queue::request::Stored;
 
 /// Without a limit of its own a permission ends after so many seconds: a day.
 const LONGEST_UNSAID: u64 = 86_400;
+/// Longer than anybody asks: a hundred years.
+const FOR_GOOD: u64 = 100 * 365 * 86_400;
+/// Where a permission holds that holds everywhere.
+const EVERYWHERE: &str = "everywhere";
 
 /// Gives a standing permission for the command of a request.
 pub fn give(
@@ -33,12 +37,17 @@ pub fn give(
                 ));
             }
         },
-        Scope::Once | Scope::Always => {
+        Scope::Always => EVERYWHERE.to_owned(),
+        Scope::Once => {
             let cwd = &stored.body.binding.cwd;
             place_key(cwd.dev, cwd.ino)
         }
     };
-    let expires = now.saturating_add_unsigned(extent.seconds.unwrap_or(LONGEST_UNSAID));
+    let unsaid = match extent.scope {
+        Scope::Always => FOR_GOOD,
+        Scope::Once | Scope::Workspace | Scope::Session => LONGEST_UNSAID,
+    };
+    let expires = now.saturating_add_unsigned(extent.seconds.unwrap_or(unsaid));
     // The request itself is one use.
     let remaining = extent.count.map(|count| count.saturating_sub(1));
     let id = id::grant()?;
@@ -103,40 +112,60 @@ pub struct Used {
     pub id: String,
     /// Who gave it.
     pub approver: String,
+    /// How far it goes.
+    pub scope: Scope,
+    /// How often it may still be used, where that is counted.
+    remaining: Option<i64>,
 }
 
 /// Uses a permission that covers the command, if there is one.
 pub fn use_one(ledger: &Ledger, here: &Whereabouts, now: i64) -> Result<Option<Used>> {
+    let found = find(ledger, here, now)?;
+    if let Some(used) = &found
+        && used.remaining.is_some()
+    {
+        ledger
+            .connection()
+            .execute(
+                "UPDATE permit SET remaining = remaining - 1 WHERE id = ?1",
+                [&used.id],
+            )
+            .map_err(Error::database("use a permission"))?;
+    }
+    Ok(found)
+}
+
+/// A permission that covers the command, if there is one.
+pub fn find(ledger: &Ledger, here: &Whereabouts, now: i64) -> Result<Option<Used>> {
     let mut places = vec![
         place_key(here.cwd.0, here.cwd.1),
         workspace_key(&here.workspace),
     ];
     places.extend(session_key(&here.circle, here.session.as_deref()));
-    let connection = ledger.connection();
+    places.push(EVERYWHERE.to_owned());
     for place in places {
-        let found: Option<(String, String, Option<i64>)> = connection
+        let found = ledger
+            .connection()
             .prepare_cached(
-                "SELECT id, approver, remaining FROM permit WHERE twin = ?1 AND uid = ?2 \
+                "SELECT id, approver, scope, remaining FROM permit WHERE twin = ?1 AND uid = ?2 \
                  AND within = ?3 AND expires > ?4 AND (remaining IS NULL OR remaining > 0) LIMIT 1",
             )
             .and_then(|mut statement| {
                 statement
                     .query_row(params![here.kin.0, here.uid, place, now], |row| {
-                        Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+                        let scope: String = row.get(2)?;
+                        Ok(Used {
+                            id: row.get(0)?,
+                            approver: row.get(1)?,
+                            scope: scope_named(&scope),
+                            remaining: row.get(3)?,
+                        })
                     })
                     .optional()
             })
             .map_err(Error::database("look for a permission"))?;
-        if let Some((id, approver, remaining)) = found {
-            if remaining.is_some() {
-                connection
-                    .execute(
-                        "UPDATE permit SET remaining = remaining - 1 WHERE id = ?1",
-                        [&id],
-                    )
-                    .map_err(Error::database("use a permission"))?;
-            }
-            return Ok(Some(Used { id, approver }));
+        if found.is_some() {
+            return Ok(found);
         }
     }
     Ok(None)

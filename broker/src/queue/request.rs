@@ -62,6 +62,26 @@ pub struct Body {
     pub binding: Binding,
     /// The pattern that "always" would allow.
     pub always: Option<Proposal>,
+    /// What is asked for.
+    #[serde(default)]
+    pub subject: Subject,
+    /// What a preview found, as the requester tells it.
+    #[serde(default)]
+    pub evidence: Option<serde_json::Value>,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Subject {
+    /// To run a command.
+    #[default]
+    Command,
+    /// To let a command that runs reach a host.
+    Host {
+        /// The run.
+        run: String,
+    },
 }
 
 /// A command without its secrets.
@@ -204,6 +224,69 @@ fn fresh_id(connection: &Connection) -> Result<String> {
         if !taken {
             return Ok(id);
         }
+    }
+}
+
+/// So many questions of one run wait.
+pub fn waiting_for_run(connection: &Connection, run: &str) -> Result<u32> {
+    connection
+        .prepare_cached(
+            "SELECT count(*) FROM request WHERE status = 'pending' \
+             AND json_extract(body, '$.subject.host.run') = ?1",
+        )
+        .and_then(|mut statement| statement.query_row([run], |row| row.get(0)))
+        .map_err(Error::database("count the requests"))
+}
+
+/// Ends a request that nobody waits for any more.
+pub fn withdraw(ledger: &mut Ledger, id: &str, why: &str) -> Result<()> {
+    let stored = find(ledger.connection(), id)?;
+    if stored.status != RequestStatus::Pending {
+        return Err(wrong_status(&stored));
+    }
+    set_status(ledger, &stored, RequestStatus::Expired, None, Some(why))?;
+    let entry = about(&stored, Event::Approval, RequestStatus::Expired);
+    ledger.append(entry.detail(&serde_json::json!({ "note": why })))?;
+    Ok(())
+}
+
+/// Uses an answer that lets nothing run by itself.
+pub fn use_up(ledger: &mut Ledger, id: &str) -> Result<Stored> {
+    let stored = find(ledger.connection(), id)?;
+    if stored.status != RequestStatus::Approved {
+        return Err(wrong_status(&stored));
+    }
+    set_status(ledger, &stored, RequestStatus::Used, None, None)?;
+    Ok(stored)
+}
+
+/// Adds what a preview found to a request that waits: once, by the process that asked.
+pub fn attach(
+    ledger: &mut Ledger,
+    id: &str,
+    requester: ProcessId,
+    evidence: serde_json::Value,
+) -> Result<Stored> {
+    let mut stored = find(ledger.connection(), id)?;
+    if stored.body.requester != Some(requester) {
+        return Err(Error::NotFound {
+            what: "request",
+            name: id.to_owned(),
+        });
+    }
+    // What somebody may have read already is not changed under their eyes.
+    if stored.status != RequestStatus::Pending || stored.body.evidence.is_some() {
+        return Err(wrong_status(&stored));
+    }
+    stored.body.evidence = Some(evidence);
+    set_status(ledger, &stored, RequestStatus::Pending, None, None)?;
+    Ok(stored)
+}
+
+fn wrong_status(stored: &Stored) -> Error {
+    Error::WrongStatus {
+        id: stored.id.clone(),
+        status: stored.status.name(),
     }
 }
 
@@ -412,7 +495,7 @@ impl Stored {
             approver: self.approver.clone(),
             note: self.note.clone(),
             workspace: body.workspace.clone(),
-            evidence: None,
+            evidence: body.evidence.clone().filter(|_| detail == Detail::All),
             binding: (detail == Detail::All).then(|| body.binding.clone()),
             always: if detail == Detail::All {
                 body.always.clone()

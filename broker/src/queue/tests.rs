@@ -84,6 +84,8 @@ fn new(command: &str) -> New {
             place: Place::Jail,
             binding,
             always: None,
+            subject: crate::queue::request::Subject::Command,
+            evidence: None,
         },
         plan: None,
         entry: Entry::new(Event::Decision),
