@@ -11,11 +11,14 @@ use crate::private_file;
 /// Marks the file as ours (`SJA1`).
 const APPLICATION_ID: i64 = 0x534a_4131;
 /// The version of the tables.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 /// The tables, the indexes and the triggers that keep records from being changed.
 const SCHEMA: &str = include_str!("store.sql");
-/// What makes tables of one version those of the next: the first of version 1, and so on.
-const MIGRATIONS: [&str; 1] = ["ALTER TABLE run ADD COLUMN asked BLOB;"];
+/// What later versions have added: the version, the table, the column, its type.
+const ADDED: [(i64, &str, &str, &str); 2] = [
+    (2, "run", "asked", "BLOB"),
+    (3, "allowed", "auto", "INTEGER NOT NULL DEFAULT 1"),
+];
 
 /// Where the files of one broker lie.
 #[derive(Debug, Clone)]
@@ -144,18 +147,33 @@ fn prepare(connection: &Connection, path: &Path) -> Result<()> {
             known: VERSION,
         });
     }
-    for (from, step) in (1..).zip(MIGRATIONS) {
-        if version <= from {
-            let script = format!(
-                "BEGIN IMMEDIATE;\n{step}\nPRAGMA user_version = {};\nCOMMIT;",
-                from + 1
-            );
-            connection
-                .execute_batch(&script)
-                .map_err(Error::database("bring the tables up to date"))?;
-        }
+    if version < VERSION {
+        bring_up_to_date(connection, version)?;
     }
     Ok(())
+}
+
+/// Adds what the tables of an older version lack, all of it or nothing.
+fn bring_up_to_date(connection: &Connection, from: i64) -> Result<()> {
+    let mut script = String::from("BEGIN IMMEDIATE;\n");
+    for (version, table, column, kind) in ADDED {
+        let there: bool = connection
+            .query_row(
+                "SELECT EXISTS (SELECT 1 FROM pragma_table_info(?1) WHERE name = ?2)",
+                [table, column],
+                |row| row.get(0),
+            )
+            .map_err(Error::database("read the tables"))?;
+        if version > from && !there {
+            script.push_str(&format!(
+                "ALTER TABLE {table} ADD COLUMN {column} {kind};\n"
+            ));
+        }
+    }
+    script.push_str(&format!("PRAGMA user_version = {VERSION};\nCOMMIT;"));
+    connection
+        .execute_batch(&script)
+        .map_err(Error::database("bring the tables up to date"))
 }
 
 fn pragma(connection: &Connection, name: &str) -> Result<i64> {
@@ -210,8 +228,11 @@ mod tests {
         let files = Files::new(folder.path());
         drop(open(&files).unwrap());
         let old = Connection::open(files.database()).unwrap();
-        old.execute_batch("ALTER TABLE run DROP COLUMN asked; PRAGMA user_version = 1;")
-            .unwrap();
+        old.execute_batch(
+            "ALTER TABLE run DROP COLUMN asked; ALTER TABLE allowed DROP COLUMN auto; \
+             PRAGMA user_version = 1;",
+        )
+        .unwrap();
         old.execute("INSERT INTO run VALUES ('run_1', 't', 1, 2, 3, 4, 5)", [])
             .unwrap();
         drop(old);
@@ -226,7 +247,10 @@ mod tests {
         assert_eq!(kept, ("t".to_owned(), None));
         let columns = |connection: &Connection| -> Vec<String> {
             connection
-                .prepare("SELECT name FROM pragma_table_info('run') ORDER BY name")
+                .prepare(
+                    "SELECT t.name || '.' || c.name FROM sqlite_schema t, pragma_table_info(t.name) c \
+                     WHERE t.type = 'table' ORDER BY 1",
+                )
                 .and_then(|mut rows| rows.query_map([], |row| row.get(0))?.collect())
                 .unwrap()
         };
