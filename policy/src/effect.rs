@@ -71,6 +71,13 @@ pub enum Action {
     Persistence,
     /// Changes the system beyond the workspace: services, packages, kernel, devices.
     SystemChange,
+    /// Fetches somebody else's code, which will run here: a link of the supply chain.
+    Installs {
+        /// The package, as typed.
+        package: String,
+        /// Whether the line says exactly which version.
+        pinned: bool,
+    },
     /// Sends work to where others see it.
     Publishes,
     /// Ends other processes.

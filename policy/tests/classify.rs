@@ -741,3 +741,18 @@ fn services_behind_a_command_line() {
         assert!(answer.risk <= Risk::Normal, "{line}: {:?}", answer.reasons);
     }
 }
+
+#[test]
+fn a_home_below_a_temporary_folder_hides_no_secrets() {
+    let context = Context::new("/tmp/lab/home/project", "/tmp/lab/home", "user");
+    for line in [
+        "cat ~/.ssh/id_ed25519",
+        "cat ../.aws/credentials",
+        "cp /tmp/lab/home/.netrc .",
+    ] {
+        let answer = classify(line.as_bytes(), &context);
+        assert_eq!(answer.risk, Risk::Dangerous, "{line}: {:?}", answer.reasons);
+    }
+    let answer = classify(b"cat /tmp/lab/home/project/x > /tmp/y", &context);
+    assert_eq!(answer.risk, Risk::Normal);
+}

@@ -35,17 +35,7 @@ pub(crate) fn install(act: &mut Act<'_, '_>) -> Flow {
     if act.spec.args.iter().any(runs) {
         return fetch_and_run(act);
     }
-    let flow = describe(act);
-    let packages = act
-        .positionals()
-        .filter(|word| !is_pinned(&word.text))
-        .count();
-    let listed = act.spec.args.iter().any(|arg| arg.role == Role::Package);
-    if listed && packages > 0 {
-        act.draft
-            .note(Risk::Normal, "Installs without a fixed version");
-    }
-    flow
+    describe(act)
 }
 
 /// `npx package …`: fetched, then run under its own name.
@@ -56,10 +46,10 @@ fn fetch_and_run(act: &mut Act<'_, '_>) -> Flow {
         return Flow::of(Sources::PROGRAM);
     };
     let given = act.args[index].clone();
-    package(act, &given);
-    if !is_pinned(&given.text) && !act.reading.has("-p") {
-        act.draft
-            .note(Risk::Normal, "Installs without a fixed version");
+    if act.reading.has("-p") {
+        act.draft.raise(Risk::Normal);
+    } else {
+        package(act, &given);
     }
     let mut words = act.args[index..].to_vec();
     words[0].text = program_of(&given.text).to_owned();
@@ -90,13 +80,30 @@ pub(crate) fn package(act: &mut Act<'_, '_>, given: &Given) {
             "Installs from an unprotected address",
             given.span,
         );
-    } else if text.contains("://") || text.starts_with("git+") || text.starts_with("git@") {
-        act.draft
-            .note(Risk::Normal, "Installs from an unusual source");
+    }
+    let pinned = PINS.iter().any(|flag| act.reading.has(flag)) || is_pinned(text);
+    let says = if is_address(text) {
+        "Installs from an unusual source"
     } else if is_file(text) {
         act.touch(Touch::Read, given);
-        act.draft.note(Risk::Normal, "Installs from a file");
-    }
+        "Installs from a file"
+    } else if pinned {
+        ""
+    } else {
+        "Installs without a fixed version"
+    };
+    let action = Action::Installs {
+        package: text.to_owned(),
+        pinned: pinned || is_file(text),
+    };
+    act.draft.effect(action, Risk::Normal, says, given.span);
+}
+
+/// Options that fix the version of the one package beside them.
+const PINS: &[&str] = &["--version", "--vers", "--rev", "--tag", "--require-hashes"];
+
+fn is_address(text: &str) -> bool {
+    text.contains("://") || text.starts_with("git+") || text.starts_with("git@")
 }
 
 fn is_file(text: &str) -> bool {
@@ -106,11 +113,77 @@ fn is_file(text: &str) -> bool {
     text.starts_with(['/', '.']) || known.iter().any(|ending| text.ends_with(ending))
 }
 
+/// `name==1.2`, `name@1.2`, `name=1.2`, `vendor/name:1.2`, `git+https://…@commit`: not a range,
+/// and not a name that moves.
 fn is_pinned(text: &str) -> bool {
-    let scoped = text.strip_prefix('@').unwrap_or(text);
-    text.contains("==")
-        || scoped.contains('@')
-        || text.contains("://")
-        || text.contains('=')
-        || is_file(text)
+    let name = text.strip_prefix('@').unwrap_or(text);
+    let version = if is_address(text) {
+        let end = name.rsplit(['@', '#']).next().unwrap_or_default();
+        return end.len() >= 7 && end.bytes().all(|b| b.is_ascii_hexdigit());
+    } else {
+        name.rsplit_once(['@', '=', ':'])
+            .map_or("", |(_, version)| version)
+    };
+    let ranged = name.contains(['>', '<', '~', '^', '*', '!']);
+    let moves = matches!(
+        version,
+        "" | "latest" | "next" | "stable" | "beta" | "canary" | "main" | "master" | "HEAD"
+    );
+    !ranged && !moves
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::classify::{Context, classify};
+    use crate::effect::Action;
+
+    fn pins(line: &str) -> Vec<(String, bool)> {
+        let answer = classify(line.as_bytes(), &Context::default());
+        let effects = answer.commands.iter().flat_map(|command| &command.effects);
+        effects
+            .filter_map(|effect| match &effect.action {
+                Action::Installs { package, pinned } => Some((package.clone(), *pinned)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_version_is_fixed_or_it_is_not() {
+        for (line, expected) in [
+            ("npm install left-pad", false),
+            ("npm install left-pad@1.3.0", true),
+            ("npm install left-pad@latest", false),
+            ("npm install left-pad@^1.3.0", false),
+            ("npm install @scope/name", false),
+            ("npm install @scope/name@2.0.1", true),
+            ("npx cowsay hi", false),
+            ("npx cowsay@1.5.0 hi", true),
+            ("pip install requests", false),
+            ("pip install requests==2.31.0", true),
+            ("pip install 'requests>=2'", false),
+            ("python3 -m pip install requests", false),
+            ("pip install git+https://example.org/x", false),
+            ("pip install git+https://example.org/x@0123abc", true),
+            ("uv add httpx", false),
+            ("poetry add httpx==1.0", true),
+            ("cargo install ripgrep", false),
+            ("cargo install ripgrep --version 14.1.0", true),
+            ("cargo add serde@1.0.200", true),
+            ("go install example.org/x@latest", false),
+            ("go install example.org/x@v1.2.3", true),
+            ("gem install rails", false),
+            ("composer require vendor/name", false),
+            ("composer require vendor/name:1.2.3", true),
+            ("sudo apt-get install -y jq", false),
+            ("apt-get install jq=1.6-2", true),
+        ] {
+            let found = pins(line);
+            assert_eq!(found.len(), 1, "{line}: {found:?}");
+            assert_eq!(found[0].1, expected, "{line}");
+        }
+        assert_eq!(pins("npm install a b@1.0.0").len(), 2);
+        assert!(pins("npm ci").is_empty());
+        assert!(pins("echo npm install x").is_empty());
+    }
 }

@@ -94,9 +94,8 @@ fn assignments_then_command(act: &mut Act<'_, '_>, words: &[Given]) -> Flow {
 }
 
 fn is_assignment(text: &str) -> bool {
-    text.split_once('=').is_some_and(|(name, _)| {
-        !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-    })
+    // As env and sudo see it: any word with an equals sign behind its first letter.
+    text.find('=').is_some_and(|at| at > 0)
 }
 
 /// `xargs`: the command's last words come from the input.
