@@ -296,7 +296,7 @@ fn command_line(options: &[ByteString]) -> std::result::Result<CommandLine, conf
 }
 
 /// The options that may come over the wire.
-const FLAGS: [&str; 19] = [
+const FLAGS: [&str; 20] = [
     "--profile",
     "--ro",
     "--rw",
@@ -304,6 +304,7 @@ const FLAGS: [&str; 19] = [
     "--hide",
     "--net",
     "--allow-host",
+    "--install-host",
     "--env",
     "--allow-degraded",
     "--memory",

@@ -15,6 +15,7 @@ use sjail_policy::wire::request::{
 use crate::channel::ToJail;
 use crate::client::{self, Client, Desk, Trouble};
 use crate::error::Error;
+use crate::net::ask::Asker;
 use crate::question;
 use crate::report::{Report, say};
 use crate::spawn::Jail;
@@ -251,6 +252,15 @@ impl Permission {
             *output = self.redactor.redact(output.as_bytes()).into();
         }
         client::tell(&mut self.inquiry.client, &told)
+    }
+
+    /// Who can be asked about the hosts that the command reaches.
+    pub fn asker(&self) -> Asker {
+        Asker {
+            desk: self.inquiry.client.desk().clone(),
+            run: self.run.id.clone(),
+            token: self.run.token.clone(),
+        }
     }
 
     /// Where it runs.

@@ -12,6 +12,7 @@ use sjail_policy::wire::request::{Asking, Typed};
 use crate::caller::Account;
 use crate::cli::RunArgs;
 use crate::error::Error;
+use crate::net::registry;
 use crate::permission::Wish;
 use crate::sources;
 use crate::workspace;
@@ -28,7 +29,7 @@ pub struct Request {
 /// Reads the policies and lays the command line over them.
 pub fn read(args: &RunArgs, account: &Account) -> Result<Request, Error> {
     let found = workspace::find(args.workspace.as_deref(), &account.home)?;
-    let sources = sources::gather(account, &found.workspace, options(args)?)?;
+    let sources = sources::gather(account, &found.workspace, options(args, account)?)?;
     let loaded = config::load(&sources)?;
     let plan = loaded.policy.plan(Run {
         argv: argv(args)?,
@@ -51,19 +52,19 @@ fn argv(args: &RunArgs) -> Result<Vec<ByteString>, Error> {
 }
 
 /// The flags that a policy knows, as it wants them.
-pub fn options(args: &RunArgs) -> Result<CommandLine, Error> {
+pub fn options(args: &RunArgs, account: &Account) -> Result<CommandLine, Error> {
     let mut options = CommandLine::default();
     if args.workspace.is_some() {
         options.workspace = WorkspaceChoice::Said;
     }
-    for (flag, value) in flags(args)? {
+    for (flag, value) in flags(args, account)? {
         options.push(flag, &value)?;
     }
     Ok(options)
 }
 
 /// The same flags, each with its value.
-fn flags(args: &RunArgs) -> Result<Vec<(&'static str, Vec<u8>)>, Error> {
+fn flags(args: &RunArgs, account: &Account) -> Result<Vec<(&'static str, Vec<u8>)>, Error> {
     let mut flags = Vec::new();
     for (flag, path) in (args.ro.iter().map(|path| ("--ro", path)))
         .chain(args.rw.iter().map(|path| ("--rw", path)))
@@ -71,14 +72,23 @@ fn flags(args: &RunArgs) -> Result<Vec<(&'static str, Vec<u8>)>, Error> {
     {
         flags.push((flag, absolute(path)?));
     }
-    for (flag, values) in [
-        ("--hide", &args.hide),
-        ("--allow-host", &args.allow_host),
-        ("--env", &args.env),
-    ] {
+    for (flag, values) in [("--hide", &args.hide), ("--env", &args.env)] {
         for value in values {
             flags.push((flag, value.as_bytes().to_vec()));
         }
+    }
+    for value in &args.allow_host {
+        match registry::is_group(value) {
+            None => flags.push(("--allow-host", value.as_bytes().to_vec())),
+            Some(group) => {
+                for host in registry::group(group, account)? {
+                    flags.push(("--allow-host", host.to_string().into_bytes()));
+                }
+            }
+        }
+    }
+    for host in registry::needed(args, account) {
+        flags.push((registry::OPTION, host));
     }
     for (flag, value) in [
         ("--profile", &args.profile),
@@ -117,8 +127,8 @@ pub fn wish(args: &RunArgs, account: &Account) -> Result<Wish, Error> {
     };
     let found = workspace::find(args.workspace.as_deref(), &account.home)?;
     // What makes no sense is wrong usage, whatever the policy says.
-    self::options(args)?;
-    let mut options: Vec<ByteString> = flags(args)?
+    self::options(args, account)?;
+    let mut options: Vec<ByteString> = flags(args, account)?
         .into_iter()
         .map(|(flag, value)| {
             let mut word = flag.as_bytes().to_vec();

@@ -166,7 +166,7 @@ fn jailed(
         protection,
         recorder: Recorder::default(),
         tracer: args.trace.then(|| Tracer::new(&plan)),
-        network: Filtered::of(&plan),
+        network: Filtered::of(&plan, permission.as_deref().map(Permission::asker)),
         gate: permission.map(Gate::new),
     };
     let outcome = confine(args, &plan, account, report, &mut note, &mut guards);

@@ -36,7 +36,7 @@ pub fn run(words: &[OsString]) -> Result<u8, Failure> {
     let judge = Judge::here(
         &account,
         args.run.workspace.as_deref(),
-        request::options(&args.run)?,
+        request::options(&args.run, &account)?,
     )?;
     let explanation = Explanation::of(&judge.loaded);
     match args.run.json {

@@ -61,7 +61,8 @@ pub fn confine(supervisor: Pid, keep: &[BorrowedFd<'_>], abi: Option<ABI>) -> Re
     }
 }
 
-fn close_others(keep: &[BorrowedFd<'_>]) -> nix::Result<()> {
+/// Closes everything but these; the standard streams lead nowhere.
+pub fn close_others(keep: &[BorrowedFd<'_>]) -> nix::Result<()> {
     let null = nix::fcntl::open(
         c"/dev/null",
         nix::fcntl::OFlag::O_RDWR,

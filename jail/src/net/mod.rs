@@ -15,6 +15,7 @@
 //! that can do nothing else ([`confine`]).
 
 mod address;
+pub mod ask;
 mod confine;
 mod connection;
 mod dns;
@@ -25,6 +26,7 @@ mod inside;
 mod lookup;
 mod names;
 pub mod record;
+pub mod registry;
 mod relay;
 mod resolver;
 
@@ -40,6 +42,7 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{Pid, getpid};
 use sjail_policy::plan::{NetworkMode, Plan};
 
+use self::ask::{Asker, Questions};
 use self::gate::Gate;
 use self::lookup::Book;
 use self::record::{Decision, Entry, FromRelay, LONGEST, ToRelay};
@@ -65,6 +68,7 @@ pub struct Filtered<'a> {
     abi: Option<ABI>,
     relay: Option<Process>,
     ended_early: bool,
+    questions: Questions,
 }
 
 /// The relay's process.
@@ -76,12 +80,13 @@ struct Process {
 
 impl<'a> Filtered<'a> {
     /// The filtered network, if the plan has one.
-    pub fn of(plan: &'a Plan) -> Option<Filtered<'a>> {
+    pub fn of(plan: &'a Plan, asker: Option<Asker>) -> Option<Filtered<'a>> {
         (plan.network.mode == NetworkMode::Filtered).then(|| Filtered {
             plan: &plan.network,
             abi: None,
             relay: None,
             ended_early: false,
+            questions: Questions::to(asker),
         })
     }
 
@@ -92,6 +97,7 @@ impl<'a> Filtered<'a> {
 
     /// The jail has ended: what happened on its network.
     pub fn finish(mut self) -> Vec<Entry> {
+        self.questions.withdraw();
         let Some(relay) = self.relay.take() else {
             return self.gone();
         };
@@ -202,12 +208,7 @@ impl Guard for Filtered<'_> {
         };
         match hear(&relay.channel) {
             Ok(Some(FromRelay::Ask { name, port })) => {
-                let answer = ToRelay::Answer {
-                    name,
-                    port,
-                    allowed: false,
-                };
-                let _ = say(&relay.channel, &answer);
+                self.questions.put(&name, port, &relay.channel);
             }
             Ok(Some(_)) => {}
             // The relay is gone, and with it every way out: nothing is open that was closed.

@@ -5,6 +5,7 @@ use super::grant::{Bind, GrantPath};
 use super::setting::Setting;
 use super::value::{memory, network_named, variable, variable_pattern};
 use crate::duration::Duration;
+use crate::host::HostPattern;
 use crate::profile::Profile;
 use crate::rule::PathPattern;
 use crate::show::inert;
@@ -14,6 +15,9 @@ use crate::size::Size;
 #[derive(Debug, Clone, Default)]
 pub struct CommandLine {
     pub(super) settings: Vec<(Setting, &'static str)>,
+    /// The hosts that a package manager on the line fetches from; `None` for one that is not
+    /// known and must be asked about.
+    pub(super) installs: Vec<Option<HostPattern>>,
     /// Whether the workspace was named aloud.
     pub workspace: WorkspaceChoice,
 }
@@ -39,6 +43,15 @@ impl CommandLine {
     /// assert!(options.push("--net", b"everything").is_err());
     /// ```
     pub fn push(&mut self, flag: &'static str, value: &[u8]) -> Result<(), Error> {
+        if flag == "--install-host" {
+            let host = match value {
+                b"?" => Ok(None),
+                host => text(host).and_then(|text| text.parse().map(Some).map_err(shown)),
+            };
+            self.installs
+                .push(host.map_err(|why| Error::Flag { flag, why })?);
+            return Ok(());
+        }
         let setting = read(flag, value).map_err(|why| Error::Flag { flag, why })?;
         self.settings.push((setting, flag));
         Ok(())
@@ -46,7 +59,9 @@ impl CommandLine {
 
     /// Whether nothing was said.
     pub fn is_empty(&self) -> bool {
-        self.settings.is_empty() && self.workspace == WorkspaceChoice::Found
+        self.settings.is_empty()
+            && self.installs.is_empty()
+            && self.workspace == WorkspaceChoice::Found
     }
 }
 

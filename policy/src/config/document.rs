@@ -170,6 +170,7 @@ impl Reader<'_> {
                 });
             }
             Key::NetworkAsk => S::NetworkAsk(self.boolean(key, value)?),
+            Key::NetworkInstalls => S::NetworkInstalls(self.boolean(key, value)?),
             Key::NetworkUnnamed => {
                 S::NetworkUnnamed(self.word(key, value, &["refuse", "allow"], unnamed_named)?)
             }

@@ -20,6 +20,7 @@ pub enum Key {
     NetworkDeny,
     NetworkAsk,
     NetworkUnnamed,
+    NetworkInstalls,
     LimitsMemory,
     LimitsCpu,
     LimitsPids,
@@ -135,6 +136,11 @@ const KEYS: &[(Key, &str, &str)] = &[
         Key::NetworkUnnamed,
         "network.unnamed",
         "a connection that hides or omits the name it is for (no SNI, ECH): refuse, allow",
+    ),
+    (
+        Key::NetworkInstalls,
+        "network.installs",
+        "whether a package manager without a network may reach its own registry",
     ),
     (
         Key::LimitsMemory,

@@ -305,6 +305,34 @@ impl<'a> Parts<'a> {
         chosen
     }
 
+    /// A package manager without a network reaches its own registry and nobody else, unless
+    /// the policy says no, or the network was spoken of.
+    fn install(&self, policy: &mut Policy, spoken_of: bool) {
+        let hosts = &self.sources.command_line.installs;
+        let locked = [Key::NetworkMode, Key::NetworkAllow, Key::NetworkInstalls]
+            .into_iter()
+            .any(|key| policy.lock_on(key).is_some());
+        if hosts.is_empty()
+            || spoken_of
+            || locked
+            || !policy.installs.value
+            || policy.network.value != NetworkMode::None
+        {
+            return;
+        }
+        let origin = Origin::CommandLine("--install-host");
+        // What the files allow is for a network that they chose to switch on.
+        policy.hosts_allow.clear();
+        policy.apply(Setting::NetworkMode(NetworkMode::Filtered), origin.clone());
+        for host in hosts {
+            let setting = match host {
+                Some(host) => Setting::NetworkAllow(host.clone()),
+                None => Setting::NetworkAsk(true),
+            };
+            policy.apply(setting, origin.clone());
+        }
+    }
+
     /// Lays the command line over the files, and refuses what would loosen a locked key.
     fn with_command_line(&self, loaded: &mut Loaded) -> Result<(), Error> {
         let options = &self.sources.command_line;
@@ -368,6 +396,7 @@ impl<'a> Parts<'a> {
         }
         // A workspace of the caller's choice loosens only where a lock forbids the choice.
         loosened.retain(|loosened| loosened.option != "--workspace");
+        self.install(&mut policy, said(Key::NetworkMode).is_some());
         loaded.policy = policy;
         loaded.loosened = loosened;
         Ok(())

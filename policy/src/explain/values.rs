@@ -24,6 +24,7 @@ pub(super) fn value(policy: &Policy, key: Key) -> Value {
         Key::NetworkAllow => list(&p.hosts_allow, |host| Text::Word(host.to_string())),
         Key::NetworkDeny => list(&p.hosts_deny, |host| Text::Word(host.to_string())),
         Key::NetworkAsk => flag(&p.hosts_ask),
+        Key::NetworkInstalls => flag(&p.installs),
         Key::NetworkUnnamed => word(&p.unnamed, |value| match value {
             Unnamed::Refuse => "refuse",
             Unnamed::Allow => "allow",

@@ -1,7 +1,9 @@
 //! `--net filtered`: who is reached, who is not, and what is said about it. Every server
 //! is the test's own, in a world of its own (see `sjail_tests::town`).
 
+pub mod ask;
 mod clients;
+mod installs;
 mod matrix;
 mod record;
 
@@ -12,6 +14,7 @@ pub fn suite() -> Vec<Test> {
     let mut tests = matrix::tests();
     tests.extend(record::tests());
     tests.extend(clients::tests());
+    tests.extend(installs::tests());
     tests
 }
 
