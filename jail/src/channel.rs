@@ -1,9 +1,9 @@
 //! The words between the supervisor outside and pid 1 inside.
 //!
 //! ```text
-//!   supervisor ── Go, Start, Signal, Foreground, Background ──► pid 1 of the jail
+//!   supervisor ── Go, Start, Signal, Foreground, Background, Settle ─► pid 1 of the jail
 //!              ◄─ Failed | Ready (+ pty master) ·
-//!                 Started (+ /proc) · Stopped* · Exited ───────
+//!                 Started (+ /proc) · Stopped* · Settled* · Exited ─
 //! ```
 //!
 //! One `SOCK_SEQPACKET` pair, close-on-exec at both ends, so the command itself never
@@ -38,6 +38,8 @@ pub enum ToJail {
     /// Take the pty's foreground away from it (pid 1's own group has it then): the next
     /// read from the pty stops the command with SIGTTIN, which is a `Stopped`.
     Background,
+    /// Say `Settled` when all that was said before is done.
+    Settle,
 }
 
 /// What pid 1 says to the supervisor.
@@ -59,6 +61,8 @@ pub enum FromJail {
         /// The signal that stopped it.
         signal: i32,
     },
+    /// What was said before `Settle` is done.
+    Settled,
     /// The command is under observation; comes with the observer's descriptor, before
     /// `Started`.
     Observed,
@@ -98,6 +102,7 @@ impl Outside {
             ToJail::Foreground => [4, 0, 0, 0],
             ToJail::Background => [5, 0, 0, 0],
             ToJail::Start => [6, 0, 0, 0],
+            ToJail::Settle => [7, 0, 0, 0],
         };
         socket::send(self.0.as_fd(), &encode(words), None)
     }
@@ -126,6 +131,7 @@ impl Outside {
                 4 => Some(FromJail::Stopped { signal: a }),
                 5 => Some(FromJail::Exited { status: a }),
                 6 => Some(FromJail::Observed),
+                7 => Some(FromJail::Settled),
                 _ => None,
             })
             .ok_or(Errno::EBADMSG)?;
@@ -151,6 +157,7 @@ impl Inside {
             FromJail::Stopped { signal } => [4, *signal, 0, 0],
             FromJail::Exited { status } => [5, *status, 0, 0],
             FromJail::Observed => [6, 0, 0, 0],
+            FromJail::Settled => [7, 0, 0, 0],
         };
         socket::send(self.0.as_fd(), &encode(words), descriptor)
     }
@@ -169,6 +176,7 @@ impl Inside {
             Some([4, ..]) => Ok(Some(ToJail::Foreground)),
             Some([5, ..]) => Ok(Some(ToJail::Background)),
             Some([6, ..]) => Ok(Some(ToJail::Start)),
+            Some([7, ..]) => Ok(Some(ToJail::Settle)),
             _ => Err(Errno::EBADMSG),
         }
     }
@@ -214,6 +222,7 @@ mod tests {
             ToJail::Foreground,
             ToJail::Background,
             ToJail::Start,
+            ToJail::Settle,
         ] {
             outside.send(message).unwrap();
             assert_eq!(inside.receive().unwrap(), Some(message));
@@ -228,6 +237,7 @@ mod tests {
             FromJail::Ready,
             FromJail::Started { pid: 2 },
             FromJail::Stopped { signal: 20 },
+            FromJail::Settled,
             FromJail::Exited { status: 256 },
         ] {
             inside.send(&message, None).unwrap();

@@ -108,6 +108,7 @@ fn obey(channel: &Inside, command: &Command) -> nix::Result<()> {
         ToJail::SignalCommand(number) => kill(command.pid, signal(number)),
         ToJail::Foreground => foreground(command, command.pid),
         ToJail::Background => foreground(command, getpgrp()),
+        ToJail::Settle => channel.send(&FromJail::Settled, None),
     };
     match done {
         // It has just ended, or its group has no foreground to give: not our affair.

@@ -81,6 +81,13 @@ pub enum Side {
     Keys,
 }
 
+impl Side {
+    /// Whether it is on the way of keys to the command.
+    pub fn is_inward(self) -> bool {
+        matches!(self, Side::Keyboard | Side::Keys)
+    }
+}
+
 /// What came of moving bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moved {

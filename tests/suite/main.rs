@@ -17,8 +17,8 @@ mod work;
 
 use sjail_tests::Test;
 
-/// The suites that stand: run whenever none is named.
-fn standing() -> Vec<(&'static str, Vec<Test>)> {
+/// Every suite with its name.
+fn suites() -> Vec<(&'static str, Vec<Test>)> {
     vec![
         ("run", run::suite()),
         ("policy", policy::suite()),
@@ -31,6 +31,7 @@ fn standing() -> Vec<(&'static str, Vec<Test>)> {
         ("protect", protect::suite()),
         ("limits", limits::suite()),
         ("kill", kill::suite()),
+        ("terminal", terminal::suite()),
         ("seeds", seeds::suite()),
         ("network", network::suite()),
     ]
@@ -47,11 +48,5 @@ fn waiting() -> Vec<(&'static str, Vec<Test>)> {
 }
 
 fn main() -> std::process::ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let named = words.iter().any(|word| !word.starts_with("--"));
-    let mut suites = standing();
-    if named {
-        suites.extend(waiting());
-    }
-    sjail_tests::main(suites, env!("CARGO_BIN_EXE_attacker"))
+    sjail_tests::main(suites(), env!("CARGO_BIN_EXE_attacker"))
 }

@@ -1,6 +1,10 @@
 //! A person at a terminal: the jail has its own, and it feels like the one outside.
+//!
+//! Scripts that are signalled are bash's, not dash's: dash starts programs by vfork, is
+//! not stopped while its child is, and forgets a signal that comes at that moment.
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 
 use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::{LocalFlags, Termios};
@@ -32,6 +36,9 @@ pub fn suite() -> Vec<Test> {
         top_runs_and_quits,
         a_screen_inside_tmux,
         job_control_inside,
+        stopped_and_continued_again_and_again,
+        interrupted_again_and_again,
+        interrupted_before_the_command_runs,
     ]
 }
 
@@ -95,8 +102,9 @@ fn the_host_terminal_cannot_be_reached(scene: &Scene) -> Verdict {
 }
 
 fn the_size_follows(scene: &Scene) -> Verdict {
-    let script = "trap 'stty size' WINCH; echo ready; while :; do sleep 0.05; done";
-    let mut run = scene.run(["--", "sh", "-c", script]).terminal()?;
+    let script =
+        "trap 'stty size' WINCH; trap 'exit 130' INT; echo ready; while :; do sleep 0.05; done";
+    let mut run = scene.run(["--", "bash", "-c", script]).terminal()?;
     run.expect("ready")?;
     run.resize(40, 120)?;
     run.expect("40 120")?;
@@ -109,13 +117,13 @@ fn the_size_follows(scene: &Scene) -> Verdict {
 
 fn interrupt_reaches_the_command(scene: &Scene) -> Verdict {
     let script = "trap 'echo caught; exit 7' INT; echo ready; while :; do sleep 0.05; done";
-    let mut run = scene.run(["--", "sh", "-c", script]).terminal()?;
+    let mut run = scene.run(["--", "bash", "-c", script]).terminal()?;
     run.expect("ready")?;
     run.send("\x03")?;
     run.expect("caught")?;
     assert_eq!(run.finish()?.code(), Some(7));
     let mut run = scene
-        .run(["--", "sh", "-c", "echo ready; exec sleep 100"])
+        .run(["--", "bash", "-c", "echo ready; exec sleep 100"])
         .terminal()?;
     run.expect("ready")?;
     run.send("\x03")?;
@@ -135,7 +143,7 @@ fn quit_reaches_the_command(scene: &Scene) -> Verdict {
 
 fn interrupt_twice_is_two_interrupts(scene: &Scene) -> Verdict {
     let script = "n=0; trap 'n=$((n+1)); echo int-$n; test $n = 2 && exit 3' INT; echo ready; while :; do sleep 0.05; done";
-    let mut run = scene.run(["--", "sh", "-c", script]).terminal()?;
+    let mut run = scene.run(["--", "bash", "-c", script]).terminal()?;
     run.expect("ready")?;
     run.send("\x03")?;
     run.expect("int-1")?;
@@ -195,7 +203,6 @@ fn stop_and_foreground(scene: &Scene) -> Verdict {
 
 fn stop_and_background(scene: &Scene) -> Verdict {
     let mut shell = shell(scene)?;
-    // Not dash: it starts programs by vfork, and is not stopped while its child is.
     shell.line("j -- bash -c 'n=0; while sleep 0.2; do n=$((n+1)); echo $n > count; done'")?;
     let count = scene.workspace().join("count");
     wait::until_true("it counts", || count.exists())?;
@@ -273,7 +280,7 @@ fn a_pager_reads_keys_while_its_input_is_a_pipe(scene: &Scene) -> Verdict {
 
 fn an_interrupt_ends_a_pipeline(scene: &Scene) -> Verdict {
     let mut shell = shell(scene)?;
-    shell.line("j -- sh -c 'echo begun >&2; sleep 100; echo not-reached' | cat")?;
+    shell.line("j -- bash -c 'echo begun >&2; sleep 100; echo not-reached' | cat")?;
     shell.expect("| cat\r\n")?;
     shell.expect("begun")?;
     shell.send("\x03")?;
@@ -348,7 +355,7 @@ fn restored_after_each_way_to_end(scene: &Scene) -> Verdict {
 
 fn hangup_ends_the_command(scene: &Scene) -> Verdict {
     let script = "trap 'echo hup > hup; exit 1' HUP; echo ready; while :; do sleep 0.05; done";
-    let mut run = scene.run(["--", "sh", "-c", script]).terminal()?;
+    let mut run = scene.run(["--", "bash", "-c", script]).terminal()?;
     run.expect("ready")?;
     let pid = run.pid();
     let hup = scene.workspace().join("hup");
@@ -468,6 +475,63 @@ fn job_control_inside(scene: &Scene) -> Verdict {
     assert!(!run.screen().contains("no job control"), "{}", run.screen());
     run.line("exit 5")?;
     assert_eq!(run.finish()?.code(), Some(5));
+    Ok(())
+}
+
+/// Each exchange is a race between keys, signals and the words to pid 1.
+fn stopped_and_continued_again_and_again(scene: &Scene) -> Verdict {
+    let mut shell = shell(scene)?;
+    shell.line("set -b; j -- cat")?;
+    shell.line("begin")?;
+    shell.expect("begin\r\nbegin\r\n")?;
+    for round in 0..100 {
+        shell.send("\x1a")?;
+        shell.expect("Stopped")?;
+        shell.expect("ready> ")?;
+        if round % 2 == 1 {
+            // It reads in the background, and is stopped for that.
+            shell.line("bg")?;
+            shell.expect("Stopped")?;
+        }
+        shell.line("fg")?;
+        shell.expect("fg\r\n")?;
+        shell.expect("run --no-broker")?;
+        shell.line(&format!("round-{round}."))?;
+        let echoed = format!("round-{round}.\r\n");
+        shell.expect(&echoed)?;
+        shell.expect(&echoed)?;
+    }
+    shell.send("\x04")?;
+    shell.expect("ready> ")?;
+    leave(shell)
+}
+
+fn interrupted_again_and_again(scene: &Scene) -> Verdict {
+    let mut shell = shell(scene)?;
+    for round in 0..30 {
+        let tail = if round % 2 == 0 { " | cat" } else { "" };
+        shell.line(&format!(
+            "j -- bash -c 'echo begun-$((7*6)) >&2; sleep 100; echo not-reached'{tail}"
+        ))?;
+        shell.expect("begun-42")?;
+        shell.send("\x03")?;
+        shell.expect("ready> ")?;
+    }
+    assert!(!shell.screen().contains("not-reached\r\n"));
+    leave(shell)
+}
+
+/// Whatever the moment, a Ctrl-C ends it.
+fn interrupted_before_the_command_runs(scene: &Scene) -> Verdict {
+    for round in 0..20 {
+        let mut run = scene.run(["--", "sleep", "100"]).terminal()?;
+        std::thread::sleep(std::time::Duration::from_millis(round));
+        run.send("\x03")?;
+        let status = run.finish()?;
+        // Before sjail listens, the kernel ends it as it ends every program.
+        let ended = status.code() == Some(130) || status.signal() == Some(libc::SIGINT);
+        assert!(ended, "{status}: {}", run.screen());
+    }
     Ok(())
 }
 

@@ -94,5 +94,11 @@ impl Supervisor<'_> {
             }
         }
         self.tell(ToJail::Signal(libc::SIGCONT));
+        // A key that came to the pty before pid 1 has moved the foreground would signal
+        // the wrong group, a Ctrl-Z before SIGCONT would be undone by it: keys wait.
+        if self.watch.stdio.terminal.is_some() {
+            self.tell(ToJail::Settle);
+            self.unsettled += 1;
+        }
     }
 }

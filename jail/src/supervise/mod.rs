@@ -28,7 +28,7 @@ use crate::spawn::{Jail, Start};
 use crate::stdio::Held;
 use crate::step::Failure;
 use crate::sys::pidfd;
-use crate::terminal::{Moved, Side};
+use crate::terminal::{Moved, Side, Standing};
 
 /// What the loop attends to besides the jail itself.
 pub struct Watch<'a> {
@@ -104,6 +104,7 @@ pub fn run(jail: Jail, mut watch: Watch<'_>) -> Result<Outcome, Error> {
         failed: None,
         cause: None,
         wants_terminal: false,
+        unsettled: 0,
     };
     let turned = supervisor.turn();
     if let Some(terminal) = &mut supervisor.watch.stdio.terminal {
@@ -164,6 +165,8 @@ struct Supervisor<'a> {
     cause: Option<Cause>,
     /// Whether the command has the terminal when sjail has it.
     wants_terminal: bool,
+    /// How many times pid 1 has yet to say that what it was told is done.
+    unsettled: u32,
 }
 
 impl Supervisor<'_> {
@@ -213,8 +216,14 @@ impl Supervisor<'_> {
                 Some(Wait::ToWrite(fd)) => add(Event::Tap(index), fd, output),
             }
         }
-        if let Some(terminal) = &self.watch.stdio.terminal {
+        // Before the command runs there is nothing to show, and no key that it could take:
+        // a Ctrl-Z would stop the process that is about to become it.
+        let terminal = self.watch.stdio.terminal.as_ref();
+        if let Some(terminal) = terminal.filter(|_| self.phase >= Phase::Running) {
             for (side, fd) in terminal.waits().into_iter().flatten() {
+                if self.unsettled > 0 && side.is_inward() {
+                    continue;
+                }
                 let flags = match side {
                     Side::Keyboard | Side::Master => input,
                     Side::Screen | Side::Keys => output,
@@ -291,10 +300,6 @@ impl Supervisor<'_> {
                 if let (Some(terminal), Some(master)) = (&mut self.watch.stdio.terminal, descriptor)
                 {
                     terminal.connect(master).map_err(Error::Terminal)?;
-                    if self.watch.stdio.start == Start::Foreground {
-                        self.wants_terminal = true;
-                        terminal.attach();
-                    }
                 }
             }
             FromJail::Observed => {
@@ -306,6 +311,15 @@ impl Supervisor<'_> {
             FromJail::Started { .. } => {
                 for guard in &mut self.watch.guards {
                     guard.started(&self.jail);
+                }
+                if let (Some(terminal), Start::Foreground) =
+                    (&mut self.watch.stdio.terminal, self.watch.stdio.start)
+                {
+                    self.wants_terminal = true;
+                    // Somebody may have put us into the background meanwhile.
+                    if terminal.standing() != Standing::Theirs {
+                        terminal.attach();
+                    }
                 }
                 let now = Instant::now();
                 self.phase = Phase::Running;
@@ -323,6 +337,7 @@ impl Supervisor<'_> {
                 }
             }
             FromJail::Stopped { signal } => self.on_stop(signal),
+            FromJail::Settled => self.unsettled = self.unsettled.saturating_sub(1),
             FromJail::Exited { status } => {
                 self.exited = Some(status);
                 self.settle_at = None;
@@ -373,6 +388,12 @@ impl Supervisor<'_> {
         let Some(terminal) = &mut stdio.terminal else {
             return;
         };
+        // What was handled just before may have taken the keyboard away: a read in the
+        // background is an error that looks like a hangup.
+        let taken_away = side == Side::Keyboard && !terminal.is_attached();
+        if taken_away || (side.is_inward() && self.unsettled > 0) {
+            return;
+        }
         match terminal.advance(side, &mut self.buffer) {
             Moved::Bytes(length) => {
                 if stdio.budget.take(Stream::Stdout, length) < length {
