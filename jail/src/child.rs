@@ -104,6 +104,9 @@ impl Child<'_> {
         loop {
             match self.channel.receive().at(Step::Go)? {
                 Some(ToJail::Start) => return Ok(()),
+                Some(ToJail::Settle) => {
+                    self.channel.send(&FromJail::Settled, None).at(Step::Go)?;
+                }
                 // There is no command yet that a signal could be for.
                 Some(_) => {}
                 None => process::exit_now(1),
