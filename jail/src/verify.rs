@@ -14,7 +14,7 @@ use crate::layout::Layout;
 use crate::mounts::Outside;
 use crate::step::{At, Failure, Step};
 use crate::sys::file::FileId;
-use crate::sys::{capability, process};
+use crate::sys::{capability, process, tty};
 
 /// SECCOMP_MODE_FILTER.
 const FILTER: i32 = 2;
@@ -41,6 +41,8 @@ pub fn all(layout: &Layout, outside: &Outside, old_group: FileId) -> Result<(), 
         process::seccomp_mode().map(|mode| mode == FILTER),
         Step::VerifySeccomp,
     )?;
+    // A container has a filter too: this one must be ours.
+    promised(tty::typing_is_refused(), Step::VerifySeccomp)?;
     promised(process::is_undumpable(), Step::Undumpable)?;
     promised(Ok(Pid::this().as_raw() == 1), Step::VerifyNamespace)?;
     promised(

@@ -159,6 +159,7 @@ pub fn tests() -> Vec<Test> {
             replaced(scene, ".git/hooks/pre-commit", by_new_folder)
         }),
         planted(".git/config.worktree"),
+        Test::new("b31_keys_of_git_that_run_programs", keys_that_run_programs),
         Test::new("b40a_config_replaced_by_the_host_by_rename", |scene| {
             replaced(scene, ".git/config", by_rename)
         }),
@@ -167,6 +168,43 @@ pub fn tests() -> Vec<Test> {
         }),
     ]);
     tests
+}
+
+/// Keys of git's configuration that name programs, set by git itself.
+const KEYS: &[&str] = &[
+    "core.fsmonitor",
+    "core.sshCommand",
+    "core.pager",
+    "core.editor",
+    "core.hooksPath",
+    "diff.external",
+    "filter.x.clean",
+    "merge.x.driver",
+    "diff.x.textconv",
+    "alias.st",
+    "credential.helper",
+    "gpg.program",
+    "include.path",
+];
+
+fn keys_that_run_programs(scene: &Scene) -> Verdict {
+    git(scene)?;
+    let file = scene.workspace().join(".git/config");
+    let before = fs::read(&file)?;
+    let lines: String = KEYS
+        .iter()
+        .map(|key| format!("git config {key} '!./planted'\n"))
+        .collect();
+    scene.script("keys", &format!("#!/bin/sh\n{lines}exit 0\n"))?;
+    scene.run(["--", "./keys"]).output()?.exits(0)?;
+    unchanged(&file, &before)?;
+    // Without the jail every one of them is set.
+    scene.host("./keys").output()?.succeeds()?;
+    let after = fs::read_to_string(&file)?;
+    let set = after.matches("planted").count();
+    ensure(set == KEYS.len(), || {
+        format!("the check is hollow: {after}")
+    })
 }
 
 /// A name that is not there, made during the run: gone from the host again.
