@@ -261,7 +261,7 @@ fn enter_working_folder(layout: &Layout) -> Result<(), Failure> {
     let place = &layout.working_folder;
     nix::unistd::chdir(place.path.as_c_str()).at(Step::WorkingFolder)?;
     let here = file::openat2(None, c".", libc::O_PATH, 0, 0).at(Step::WorkingFolder)?;
-    if FileId::of(here.as_fd()).at(Step::WorkingFolder)? != place.id {
+    if !place.is(FileId::of(here.as_fd()).at(Step::WorkingFolder)?) {
         return Err(Errno::ESTALE).at(Step::WorkingFolder);
     }
     Ok(())

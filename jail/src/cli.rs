@@ -201,6 +201,13 @@ pub struct RunArgs {
     #[arg(long, value_name = "ID", help_heading = "Identity")]
     pub session: Option<String>,
 
+    /// Run on a copy of what is writable: see what it would do, then keep or drop it
+    #[arg(long, help_heading = "Preview")]
+    pub dry_run: bool,
+    /// With --dry-run: show text changes line by line
+    #[arg(long, requires = "dry_run", help_heading = "Preview")]
+    pub diff: bool,
+
     /// Keep the output and print one result object instead
     #[arg(long, help_heading = "Output")]
     pub json: bool,

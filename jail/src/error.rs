@@ -39,6 +39,9 @@ pub enum Error {
     /// Protected names could not be watched.
     #[error(transparent)]
     Protect(#[from] crate::protect::Error),
+    /// A preview could not be made, found or committed.
+    #[error(transparent)]
+    Preview(#[from] crate::preview::Error),
     /// The binary is set-user-id.
     #[error("sjail is installed set-user-id, which it must never be: chmod u-s,g-s its file")]
     SetUserId,

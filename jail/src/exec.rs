@@ -66,7 +66,7 @@ fn open_same(place: &Place, item: usize) -> Result<OwnedFd, Failure> {
     let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
     let file = nix::fcntl::open(place.path.as_c_str(), flags, Mode::empty())
         .at_item(Step::OpenProgram, item)?;
-    if FileId::of(file.as_fd()).at_item(Step::OpenProgram, item)? != place.id {
+    if !place.is(FileId::of(file.as_fd()).at_item(Step::OpenProgram, item)?) {
         return Err(Errno::ESTALE).at_item(Step::ProgramChanged, item);
     }
     Ok(file)

@@ -32,6 +32,7 @@ mod net;
 mod outcome;
 mod output;
 mod permission;
+mod preview;
 mod programs;
 mod protect;
 mod question;

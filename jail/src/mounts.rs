@@ -13,9 +13,9 @@ use nix::mount::{MntFlags, umount2};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{UnlinkatFlags, fchdir, pivot_root, symlinkat, unlinkat, write};
 
-use crate::layout::{Mount, Place, Root, What};
+use crate::layout::{Mount, Overlay, Place, Root, What};
 use crate::step::{At, Failure, Step};
-use crate::sys::file::{BENEATH, FileId, NO_LINKS, openat2};
+use crate::sys::file::{BENEATH, DescriptorPath, FileId, NO_LINKS, openat2};
 use crate::sys::mount::{self, NO_DEVICES, NO_EXEC, NO_SUID, READ_ONLY, Reach};
 
 /// What is kept of the world outside until the jail has verified itself: a handle on
@@ -114,20 +114,7 @@ fn put(entry: &Mount, root: BorrowedFd<'_>, masks: &Masks, index: usize) -> Resu
             mount::copy(dest.as_fd(), Reach::Tree).at_item(Step::CloneMount, index)?,
             Reach::Tree,
         ),
-        What::Overlay(overlay) => (
-            mount::fresh(
-                c"overlay",
-                &[
-                    (c"userxattr", c""),
-                    (c"lowerdir", &overlay.lower),
-                    (c"upperdir", &overlay.upper),
-                    (c"workdir", &overlay.work),
-                ],
-                NO_SUID | NO_DEVICES,
-            )
-            .at_item(Step::Overlay, index)?,
-            Reach::One,
-        ),
+        What::Overlay(overlay) => (layer(overlay, index)?, Reach::One),
         What::Held => (
             mount::copy(dest.as_fd(), Reach::Tree).at_item(Step::CloneMount, index)?,
             Reach::Tree,
@@ -184,10 +171,40 @@ fn forbid_user_namespaces(proc: BorrowedFd<'_>) -> nix::Result<()> {
 fn take(place: &Place, index: usize) -> Result<OwnedFd, Failure> {
     let source =
         openat2(None, &place.path, libc::O_PATH, 0, NO_LINKS).at_item(Step::OpenSource, index)?;
-    if FileId::of(source.as_fd()).at_item(Step::OpenSource, index)? != place.id {
+    if !place.is(FileId::of(source.as_fd()).at_item(Step::OpenSource, index)?) {
         return Err(Errno::ESTALE).at_item(Step::SourceChanged, index);
     }
     mount::copy(source.as_fd(), Reach::Tree).at_item(Step::CloneMount, index)
+}
+
+/// A folder of the host under a layer that takes the changes. The kernel is given
+/// descriptors: a path would have to be short, and would be shown inside.
+fn layer(overlay: &Overlay, index: usize) -> Result<OwnedFd, Failure> {
+    let open = |path: &CStr| {
+        openat2(None, path, libc::O_PATH | libc::O_DIRECTORY, 0, NO_LINKS)
+            .at_item(Step::OpenSource, index)
+    };
+    let lower = open(&overlay.lower.path)?;
+    if !overlay
+        .lower
+        .is(FileId::of(lower.as_fd()).at_item(Step::OpenSource, index)?)
+    {
+        return Err(Errno::ESTALE).at_item(Step::SourceChanged, index);
+    }
+    let (upper, work) = (open(&overlay.upper)?, open(&overlay.work)?);
+    let names = [&lower, &upper, &work].map(|folder| DescriptorPath::of(folder.as_fd()));
+    let [lower_name, upper_name, work_name] = &names;
+    mount::fresh(
+        c"overlay",
+        &[
+            (c"userxattr", c""),
+            (c"lowerdir", lower_name.as_c_str()),
+            (c"upperdir", upper_name.as_c_str()),
+            (c"workdir", work_name.as_c_str()),
+        ],
+        NO_SUID | NO_DEVICES,
+    )
+    .at_item(Step::Overlay, index)
 }
 
 /// An unreadable file and an unreadable folder, to be laid over what must not be seen.

@@ -17,6 +17,10 @@ use crate::layout::{Layout, NetworkSpace};
 use crate::limits::{Limits, Unheld};
 use crate::net::record::Entry;
 use crate::outcome::Outcome;
+use crate::preview::auto_exec::Touched;
+use crate::preview::record::Verdict as Judged;
+use crate::preview::show::Ink;
+use crate::preview::{self, Made, Ran};
 use crate::protect::{self, finding::Finding};
 use crate::result::{Isolation, Output, RunId, RunResult, Status, Usage};
 use crate::sys;
@@ -32,6 +36,9 @@ pub struct Report {
     kept_away: Vec<Finding>,
     denials: Vec<Denial>,
     network: Vec<Entry>,
+    touched: Vec<Touched>,
+    changes: Vec<serde_json::Value>,
+    preview: Option<serde_json::Value>,
     verdict: Verdict,
 }
 
@@ -87,6 +94,9 @@ impl Report {
             kept_away: Vec::new(),
             denials: Vec::new(),
             network: Vec::new(),
+            touched: Vec::new(),
+            changes: Vec::new(),
+            preview: None,
             verdict: Verdict::default(),
         })
     }
@@ -244,6 +254,61 @@ impl Report {
         self.isolation.limits = limits.report();
     }
 
+    /// Files that were touched and run code later.
+    pub fn touched(&mut self, touched: Vec<Touched>) {
+        for file in &touched {
+            self.note(&file.sentence());
+        }
+        self.touched = touched;
+    }
+
+    /// What is known of a run that was a preview.
+    pub fn ran(&self, outcome: &Outcome) -> Ran {
+        let mut notes: Vec<String> = self.denials.iter().map(Denial::sentence).collect();
+        if let Some(processes) = outcome.usage.processes {
+            notes.push(format!("processes and threads at once: {processes} at most"));
+        }
+        Ran {
+            command: self.command.clone(),
+            exit_code: outcome.exit_code(),
+            verdict: Judged {
+                action: self.verdict.decision.clone().unwrap_or_default(),
+                risk: self.verdict.risk.map(|r| r.to_string()).unwrap_or_default(),
+                reasons: self.verdict.reasons.clone(),
+                rule: self.verdict.rule.clone().unwrap_or_default(),
+            },
+            notes,
+        }
+    }
+
+    /// What a preview showed.
+    pub fn previewed(&mut self, made: Made, diff: bool) {
+        self.kept_away(protect::Report::of(made.findings));
+        let entries = || preview::record::entries(&made.path).into_iter().flatten();
+        if self.notes == Notes::Told {
+            let ink = Ink::on(&std::io::stderr());
+            let text = preview::show::summary(&made.record, entries(), ink);
+            let _ = write!(std::io::stderr(), "sjail: {text}");
+            if diff {
+                let shown = |text: &str| std::io::stderr().write_all(text.as_bytes());
+                let _ = preview::diff::all(&made.path, &made.record, &[], ink, shown);
+            }
+        }
+        const LISTED: usize = 1000;
+        for entry in entries().flatten() {
+            if let Some(by) = &entry.auto_exec
+                && let Some(layer) = made.record.layers.get(entry.layer)
+            {
+                let path = layer.host.as_path().join(entry.path.as_path());
+                self.touched.push(Touched::new(&path, by));
+            }
+            if self.changes.len() < LISTED && entry.is_shown() {
+                self.changes.extend(serde_json::to_value(&entry));
+            }
+        }
+        self.preview = Some(preview::show::object(&made.record));
+    }
+
     /// The command ran.
     pub fn ended(mut self, outcome: Outcome) -> u8 {
         if let Some(cause) = &outcome.cause {
@@ -311,14 +376,18 @@ impl Report {
                 .iter()
                 .filter_map(|entry| serde_json::to_value(entry).ok())
                 .collect(),
-            changes: Vec::new(),
-            auto_exec: self
-                .kept_away
-                .iter()
-                .filter_map(|finding| serde_json::to_value(finding).ok())
-                .collect(),
+            changes: self.changes.clone(),
+            preview: self.preview.clone(),
+            auto_exec: self.auto_exec(),
             approval: self.verdict.approval.clone(),
         }
+    }
+
+    /// What runs code on the host later: kept away from it, or touched.
+    pub fn auto_exec(&self) -> Vec<serde_json::Value> {
+        let kept = self.kept_away.iter().map(serde_json::to_value);
+        let touched = self.touched.iter().map(serde_json::to_value);
+        kept.chain(touched).flatten().collect()
     }
 
     fn deliver(&mut self, result: &RunResult) {

@@ -51,6 +51,8 @@ pub struct RunResult {
     pub network: Vec<serde_json::Value>,
     /// Files changed, where somebody looked.
     pub changes: Vec<serde_json::Value>,
+    /// What a preview comes to (`--dry-run`).
+    pub preview: Option<serde_json::Value>,
     /// New or changed files that run code on the host later.
     pub auto_exec: Vec<serde_json::Value>,
     /// The approval it waits for or ran under.
@@ -331,6 +333,7 @@ mod tests {
             denials: Vec::new(),
             network: Vec::new(),
             changes: Vec::new(),
+            preview: None,
             auto_exec: Vec::new(),
             approval: None,
         };

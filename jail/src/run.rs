@@ -1,10 +1,15 @@
 //! `sjail run`: from what was typed to the exit status.
 
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::errno::Errno;
 use nix::sys::signal::Signal;
+use nix::time::{ClockId, clock_gettime};
 use sjail_policy::config::Loaded;
 use sjail_policy::decide::{Action, Asking, Decision, Place as Where};
 use sjail_policy::git_command;
-use sjail_policy::plan::{Access, CacheSource, Grant, Missing, Plan};
+use sjail_policy::plan::{Access, CacheSource, Grant, Missing, NetworkMode, Plan};
 use sjail_policy::wire::request::Refusal;
 use sjail_policy::wire::request::{Outcome as Told, Place};
 
@@ -21,7 +26,10 @@ use crate::limits::{Limits, Wanted};
 use crate::net::Filtered;
 use crate::outcome::Outcome;
 use crate::permission::{self, Gate, Permission};
-use crate::protect::{self, Protection, record};
+use crate::preview::Preview;
+use crate::preview::auto_exec::{self, Touched};
+use crate::preview::store::Store;
+use crate::protect::{self, Hold, Protection, record};
 use crate::report::{Report, say};
 use crate::request;
 use crate::result::RunId;
@@ -29,6 +37,7 @@ use crate::sentence;
 use crate::signals::Signals;
 use crate::spawn;
 use crate::stdio::{self, Output};
+use crate::step::Step;
 use crate::supervise::{self, Guard, Watch};
 use crate::sys;
 use crate::trace::Tracer;
@@ -54,6 +63,9 @@ fn attempt(args: &RunArgs, report: &mut Report) -> Result<Outcome, Error> {
     if account.uid == 0 {
         report
             .note("the command runs as root inside the jail; --user NAME runs it as somebody else");
+    }
+    if args.dry_run {
+        return previewed(args, account, report);
     }
     if args.no_broker {
         return alone(args, account, report);
@@ -86,6 +98,24 @@ fn alone(args: &RunArgs, account: Account, report: &mut Report) -> Result<Outcom
             &decision,
             "this needs an approval, which --no-broker cannot ask for",
         )),
+    }
+}
+
+/// Runs it on layers over the host's files: nobody needs to be asked, for nothing of the
+/// host changes. What is blocked stays blocked.
+fn previewed(args: &RunArgs, account: Account, report: &mut Report) -> Result<Outcome, Error> {
+    let mut request = request::read(args, &account)?;
+    for notice in &request.loaded.notices {
+        report.note(&notice.to_string());
+    }
+    if args.net.is_none() {
+        request.plan.network.mode = NetworkMode::None;
+    }
+    let decision = judged(args, &account, &request.plan, request.loaded);
+    report.judged(&decision);
+    match decision.action {
+        Action::Block => Err(refused(report, &decision, "blocked by policy")),
+        Action::Execute | Action::Ask => jailed(args, request.plan, account, report, None),
     }
 }
 
@@ -161,15 +191,37 @@ fn jailed(
     let mut plan = plan;
     let state = State::of(&account);
     let mut note = Noted::default();
-    let protection = protection(&mut plan, &state, report, &mut note)?;
+    let mut preview = match args.dry_run {
+        true => Some(preview(&plan, &state, report)?),
+        false => None,
+    };
+    let protection = protection(&mut plan, &state, report, &mut note, preview.is_some())?;
+    let (protection, closed) = match (protection, preview.is_some()) {
+        // New names stay on the layer: nothing has to be watched.
+        (Some(protection), true) => (None, protection.holds()),
+        (protection, _) => (protection, Vec::new()),
+    };
+    let began = Began::now();
     let mut guards = Guards {
         protection,
+        closed,
         recorder: Recorder::default(),
         tracer: args.trace.then(|| Tracer::new(&plan)),
         network: Filtered::of(&plan, permission.as_deref().map(Permission::asker)),
         gate: permission.map(Gate::new),
     };
-    let outcome = confine(args, &plan, account, report, &mut note, &mut guards);
+    let again = account.clone();
+    let layers = preview.as_mut();
+    let mut outcome = confine(args, &plan, account, report, &mut note, &mut guards, layers);
+    if let Some(preview) = &mut preview
+        && preview.is_overlay()
+        && let Err(Error::Step { failure, .. }) = &outcome
+        && failure.step == Step::Overlay
+    {
+        preview.fall_back(Errno::from_raw(failure.errno).desc());
+        let (note, guards) = (&mut note, &mut guards);
+        outcome = confine(args, &plan, again, report, note, guards, Some(preview));
+    }
     let outcome = match guards.gate.as_mut().and_then(Gate::failure) {
         Some(error) => Err(error),
         None => outcome,
@@ -181,6 +233,24 @@ fn jailed(
         report.kept_away(protection.finish());
     }
     note.done();
+    if let Some(preview) = preview {
+        let denials = match &outcome {
+            Ok(outcome) if guards.tracer.is_none() => {
+                denials::explain(&plan, guards.recorder, outcome.last_words())
+            }
+            _ => guards.tracer.map(Tracer::finish).unwrap_or_default(),
+        };
+        report.refused(denials);
+        finish_preview(args, preview, &plan, &outcome, report)?;
+        return outcome;
+    }
+    if let Ok(outcome) = &outcome
+        && plan.workspace.access == Access::Rw
+    {
+        let workspace = plan.workspace.path.as_path();
+        let cwd = plan.command.cwd.as_path();
+        report.touched(began.touched(workspace, cwd, outcome.duration));
+    }
     if let Some(tracer) = guards.tracer {
         report.refused(tracer.finish());
     } else if let Ok(outcome) = &outcome
@@ -193,9 +263,50 @@ fn jailed(
     outcome
 }
 
+/// Makes room for a preview, and drops those that have expired.
+fn preview(plan: &Plan, state: &State, report: &Report) -> Result<Preview, Error> {
+    Store::new(state.path()).sweep();
+    let sandbox = state.sandbox(plan.workspace.path.as_path());
+    Ok(Preview::begin(&sandbox, report.id().as_str())?)
+}
+
+/// Looks at what the command did, writes it down and says it.
+fn finish_preview(
+    args: &RunArgs,
+    preview: Preview,
+    plan: &Plan,
+    outcome: &Result<Outcome, Error>,
+    report: &mut Report,
+) -> Result<(), Error> {
+    let Ok(outcome) = outcome else {
+        preview.abandon();
+        return Ok(());
+    };
+    let ran = report.ran(outcome);
+    let made = preview.finish(plan, ran)?;
+    report.previewed(made, args.diff);
+    Ok(())
+}
+
+/// The moment at which a run began, as file systems tell time.
+struct Began((i64, i64));
+
+impl Began {
+    fn now() -> Began {
+        let now = clock_gettime(ClockId::CLOCK_REALTIME_COARSE);
+        Began(now.map_or((0, 0), |time| (time.tv_sec(), time.tv_nsec())))
+    }
+
+    fn touched(&self, workspace: &Path, cwd: &Path, took: Duration) -> Vec<Touched> {
+        auto_exec::touched(workspace, cwd, self.0, took)
+    }
+}
+
 /// Whoever else looks on while the command runs.
 struct Guards<'a> {
     protection: Option<Protection>,
+    /// What is closed to the command where nobody watches.
+    closed: Vec<(PathBuf, Hold)>,
     recorder: Recorder,
     tracer: Option<Tracer<'a>>,
     network: Option<Filtered<'a>>,
@@ -232,6 +343,7 @@ fn confine(
     report: &mut Report,
     note: &mut Noted,
     guards: &mut Guards<'_>,
+    preview: Option<&mut Preview>,
 ) -> Result<Outcome, Error> {
     let host = host(account, plan, report);
     let limits = Limits::prepare(
@@ -244,9 +356,10 @@ fn confine(
     }
     let (held, copy) = match &guards.protection {
         Some(protection) => (protection.holds(), protection.copy()),
-        None => (Vec::new(), None),
+        None => (guards.closed.clone(), None),
     };
-    let mut layout = layout::prepare(plan, &host, limits.rlimits(), &held, copy)?;
+    let rlimits = limits.rlimits();
+    let mut layout = layout::prepare(plan, &host, rlimits, &held, copy, preview)?;
     if guards.tracer.is_some() {
         layout.observation = Observation::Calls;
     }
@@ -310,6 +423,7 @@ fn protection(
     state: &State,
     report: &mut Report,
     note: &mut Noted,
+    previewing: bool,
 ) -> Result<Option<Protection>, Error> {
     let sandbox = state.sandbox(plan.workspace.path.as_path());
     let records = record::folder(state.path());
@@ -330,6 +444,12 @@ fn protection(
             access: Access::Rw,
             missing: Missing::Skip,
         });
+    }
+    if previewing {
+        if let Some(writer) = git_command::writer(&plan.command.argv) {
+            protection.free_for(&writer);
+        }
+        return Ok(Some(protection));
     }
     if let Some(writer) = git_command::writer(&plan.command.argv) {
         let folder = sandbox.join(format!("sjail-{}", report.id()));

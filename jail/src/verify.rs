@@ -58,7 +58,7 @@ pub fn all(layout: &Layout, outside: &Outside, old_group: FileId) -> Result<(), 
         Step::VerifyRoot,
     )?;
     promised(
-        stat(c".").map(|here| FileId::from(&here) == layout.working_folder.id),
+        stat(c".").map(|here| layout.working_folder.is(FileId::from(&here))),
         Step::WorkingFolder,
     )?;
     match layout.rules {

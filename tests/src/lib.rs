@@ -46,6 +46,7 @@ pub mod bench;
 mod binaries;
 mod call;
 mod case;
+pub mod forest;
 mod identity;
 pub mod leftovers;
 mod runner;

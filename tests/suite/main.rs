@@ -9,6 +9,7 @@ mod limits;
 mod misuse;
 mod network;
 mod policy;
+mod preview;
 mod protect;
 mod run;
 mod seeds;
@@ -34,6 +35,7 @@ fn suites() -> Vec<(&'static str, Vec<Test>)> {
         ("terminal", terminal::suite()),
         ("seeds", seeds::suite()),
         ("network", network::suite()),
+        ("preview", preview::suite()),
     ]
 }
 

@@ -13,6 +13,13 @@ Usage: sjail run [OPTIONS] -- PROGRAM [ARG]...
 Run:
   run         Run a command in the jail
 
+See first, then keep or drop (sjail run --dry-run):
+  previews    What was run on a copy and waits
+  diff        What a preview would change
+  commit      Apply exactly what a preview showed
+  undo        Take a commit back
+  discard     Drop a preview
+
 Look, without running anything:
   check       What a shell line or command would do, how risky that is, what would happen
   explain     Every setting in force, and the file and line it comes from

@@ -6,6 +6,7 @@ pub mod doctor;
 pub mod explain;
 pub mod help;
 pub mod policy;
+pub mod preview;
 pub mod quarantine;
 pub mod trust;
 
@@ -31,6 +32,11 @@ pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
         "policy" => policy::run,
         "quarantine" => quarantine::run,
         "doctor" => doctor::run,
+        "previews" => preview::list,
+        "diff" => preview::diff,
+        "commit" => preview::commit,
+        "discard" => preview::discard,
+        "undo" => preview::undo,
         "trust" => trust::run,
         "hook" => crate::hook::run,
         "code" => crate::code::run,

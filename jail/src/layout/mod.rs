@@ -24,6 +24,7 @@ use crate::exec::Program;
 use crate::landlock::Rules;
 use crate::limits::rlimits::Rlimits;
 use crate::protect::Hold;
+use crate::preview::Preview;
 use crate::protect::copy::Copy;
 use crate::sys::file::FileId;
 use crate::sys::mount::READ_ONLY;
@@ -94,8 +95,16 @@ pub enum NetworkSpace {
 pub struct Place {
     /// Absolute, as seen inside.
     pub path: CString,
-    /// What the supervisor saw there.
-    pub id: FileId,
+    /// What the supervisor saw there; `None` on a layer of a preview, whose files have
+    /// numbers of their own.
+    pub id: Option<FileId>,
+}
+
+impl Place {
+    /// Whether this is the file that the supervisor saw.
+    pub fn is(&self, id: FileId) -> bool {
+        self.id.is_none_or(|seen| seen == id)
+    }
 }
 
 /// The new root: a tmpfs, what is made on it, what is mounted on that. Every path is
@@ -180,11 +189,11 @@ pub enum What {
     Pts,
 }
 
-/// The three folders of an overlay, as the kernel wants them.
+/// The three folders of an overlay.
 #[derive(Debug)]
 pub struct Overlay {
     /// The host's folder.
-    pub lower: CString,
+    pub lower: Place,
     /// Where changes go.
     pub upper: CString,
     /// The overlay's own scratch.
@@ -230,6 +239,7 @@ pub fn prepare(
     limits: Rlimits,
     held: &[(PathBuf, Hold)],
     copy: Option<&Copy>,
+    preview: Option<&mut Preview>,
 ) -> Result<Layout, Error> {
     let network = match plan.network.mode {
         NetworkMode::None => NetworkSpace::Own,
@@ -250,8 +260,8 @@ pub fn prepare(
     )?;
 
     let cwd = plan.command.cwd.as_path();
-    let working_folder = working_folder(&tree, cwd)?;
-    let program = program::resolve(&tree, &plan.command, cwd)?;
+    let mut working_folder = working_folder(&tree, cwd)?;
+    let mut program = program::resolve(&tree, &plan.command, cwd)?;
     let mut missing = Vec::new();
     let rules = match rules::draw(&tree, &plan.home, network) {
         Ok(rules) => Some(rules),
@@ -276,11 +286,26 @@ pub fn prepare(
         .collect::<Result<Vec<_>, Error>>()?;
     let size = plan.limits.tmp.map_or(USUAL_TMP, |size| size.bytes());
     let mut root = tree.finish(number(size), number((size / 4096).clamp(4096, 1 << 20)))?;
+    if let Some(preview) = preview {
+        preview.lay(&mut root, host.cache.as_deref())?;
+        // On a layer files have other numbers than on the host.
+        let program_places = std::iter::once(&mut program.file)
+            .chain(&mut program.scripts)
+            .chain(program.as_shell_script.as_mut().map(|script| &mut script.shell));
+        for place in program_places.chain([&mut working_folder]) {
+            if preview.covers(&place.path) {
+                place.id = None;
+            }
+        }
+    }
     root.mounts.extend(holds);
     if let Some(copy) = copy {
         root.mounts.push(Mount {
             what: What::Overlay(Box::new(Overlay {
-                lower: tree::c_string(copy.lower())?,
+                lower: Place {
+                    path: tree::c_string(copy.lower())?,
+                    id: None,
+                },
                 upper: tree::c_string(&copy.upper())?,
                 work: tree::c_string(&copy.work())?,
             })),
@@ -320,6 +345,6 @@ fn working_folder(tree: &Tree, cwd: &Path) -> Result<Place, Error> {
     let (seen, _) = look::at(&outside).ok_or_else(invisible)?;
     Ok(Place {
         path: tree::c_string(cwd)?,
-        id: seen.id,
+        id: Some(seen.id),
     })
 }

@@ -131,7 +131,7 @@ fn open(tree: &Tree, called: &Path, cwd: &Path) -> Result<Option<Found>, Errno> 
     };
     let place = Place {
         path: CString::new(inside.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?,
-        id,
+        id: Some(id),
     };
     Ok(Some(Found {
         called: called.to_owned(),

@@ -304,7 +304,7 @@ impl Tree {
                         Origin::Own(what) => what,
                         Origin::Host(seen) => What::Host(Place {
                             path: c_string(&seen.path)?,
-                            id: seen.id,
+                            id: Some(seen.id),
                         }),
                     },
                 })

@@ -225,6 +225,15 @@ impl Protection {
         Ok(())
     }
 
+    /// Lets the command write a folder of git on a layer of its own, where nothing of it
+    /// reaches the host by itself.
+    pub fn free_for(&mut self, writer: &Writer) {
+        let git_dirs: Vec<&Path> = self.git_dirs().collect();
+        if let Some(git_dir) = copy::needed(writer, &self.search.cwd, &git_dirs) {
+            self.held.retain(|held| !held.path.starts_with(&git_dir));
+        }
+    }
+
     /// `git worktree remove` and `git submodule deinit` take working trees away, whose
     /// `.git` files point into the copy. Where those point is looked at again at the end.
     fn free_pointers(&mut self) {

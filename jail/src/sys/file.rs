@@ -65,6 +65,47 @@ impl From<&libc::stat> for FileId {
     }
 }
 
+/// Lets one file share the blocks of another (a reflink), where the file system can.
+pub fn share(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> nix::Result<()> {
+    // SAFETY: both descriptors are borrowed for the call; no memory is involved.
+    let done = unsafe { libc::ioctl(to.as_raw_fd(), libc::FICLONE as _, from.as_raw_fd()) };
+    Errno::result(done).map(drop)
+}
+
+/// The path of an open file in `/proc/self/fd`, made without allocating.
+#[derive(Debug)]
+pub struct DescriptorPath([u8; 32]);
+
+impl DescriptorPath {
+    /// The path that leads to this descriptor's file, whatever it is called.
+    pub fn of(file: BorrowedFd<'_>) -> DescriptorPath {
+        let mut text = [0; 32];
+        let prefix = b"/proc/self/fd/";
+        let mut digits = [0; 10];
+        let mut number = file.as_raw_fd().unsigned_abs();
+        let mut count = 0;
+        for digit in &mut digits {
+            *digit = b'0' + (number % 10) as u8;
+            number /= 10;
+            count += 1;
+            if number == 0 {
+                break;
+            }
+        }
+        let written = prefix.iter().chain(digits.iter().take(count).rev());
+        for (byte, character) in text.iter_mut().zip(written) {
+            *byte = *character;
+        }
+        DescriptorPath(text)
+    }
+
+    /// As the kernel wants it.
+    pub fn as_c_str(&self) -> &CStr {
+        // 24 bytes at most of 32: there is always an end.
+        CStr::from_bytes_until_nul(&self.0).unwrap_or_default()
+    }
+}
+
 /// A list of C strings as the kernel wants it: pointers with a null at the end.
 #[derive(Debug)]
 pub struct Strings {

@@ -1,10 +1,13 @@
 //! Extended attributes, of which overlays keep theirs under `user.overlay.`.
 
 use std::ffi::{CStr, CString};
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use nix::errno::Errno;
+
+use super::file::DescriptorPath;
 
 /// The value of an attribute, links not followed; at most 256 bytes of it.
 pub fn get(path: &Path, name: &CStr) -> nix::Result<Vec<u8>> {
@@ -23,4 +26,68 @@ pub fn get(path: &Path, name: &CStr) -> nix::Result<Vec<u8>> {
     let length = Errno::result(length)? as usize;
     value.truncate(length);
     Ok(value)
+}
+
+/// The names of an open file's attributes; the descriptor may be a place only (`O_PATH`).
+pub fn names(file: BorrowedFd<'_>) -> nix::Result<Vec<CString>> {
+    let path = DescriptorPath::of(file);
+    let mut list = vec![0_u8; 1 << 16];
+    // SAFETY: the path is NUL-terminated; the kernel writes at most the stated number of
+    // bytes into `list`.
+    let length = unsafe {
+        libc::listxattr(
+            path.as_c_str().as_ptr(),
+            list.as_mut_ptr().cast(),
+            list.len(),
+        )
+    };
+    let length = Errno::result(length)? as usize;
+    list.truncate(length);
+    Ok(list
+        .split(|byte| *byte == 0)
+        .filter(|name| !name.is_empty())
+        .filter_map(|name| CString::new(name).ok())
+        .collect())
+}
+
+/// The whole value of an open file's attribute.
+pub fn value(file: BorrowedFd<'_>, name: &CStr) -> nix::Result<Vec<u8>> {
+    let path = DescriptorPath::of(file);
+    let mut value = vec![0_u8; 1 << 16];
+    // SAFETY: as above.
+    let length = unsafe {
+        libc::getxattr(
+            path.as_c_str().as_ptr(),
+            name.as_ptr(),
+            value.as_mut_ptr().cast(),
+            value.len(),
+        )
+    };
+    let length = Errno::result(length)? as usize;
+    value.truncate(length);
+    Ok(value)
+}
+
+/// Sets an attribute of an open file.
+pub fn set(file: BorrowedFd<'_>, name: &CStr, value: &[u8]) -> nix::Result<()> {
+    let path = DescriptorPath::of(file);
+    // SAFETY: both strings are NUL-terminated; the kernel reads the stated number of bytes.
+    let done = unsafe {
+        libc::setxattr(
+            path.as_c_str().as_ptr(),
+            name.as_ptr(),
+            value.as_ptr().cast(),
+            value.len(),
+            0,
+        )
+    };
+    Errno::result(done).map(drop)
+}
+
+/// Takes an attribute of an open file away.
+pub fn remove(file: BorrowedFd<'_>, name: &CStr) -> nix::Result<()> {
+    let path = DescriptorPath::of(file);
+    // SAFETY: both strings are NUL-terminated.
+    let done = unsafe { libc::removexattr(path.as_c_str().as_ptr(), name.as_ptr()) };
+    Errno::result(done).map(drop)
 }

@@ -1,0 +1,116 @@
+//! One writable place of the jail in a preview: the host's folder, and where changes go.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sjail_policy::bytes::ByteString;
+
+use super::beneath::Beneath;
+
+/// One writable place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layer {
+    /// The host's folder or file.
+    pub host: ByteString,
+    /// Where the command sees it.
+    pub seen_at: ByteString,
+    /// How changes are kept from the host.
+    pub means: Means,
+    /// Whether changes can be committed.
+    pub fate: Fate,
+    /// The one file of the folder that is writable, where it is not the whole folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only: Option<ByteString>,
+}
+
+/// How changes are kept from the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Means {
+    /// An overlay: only what is changed is copied.
+    Overlay,
+    /// A copy of everything.
+    Copy,
+}
+
+/// What becomes of changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fate {
+    /// They are shown, and kept until they are committed or dropped.
+    Kept,
+    /// They are dropped when the command ends: package caches of the sandbox itself.
+    Dropped,
+}
+
+/// The folder of one layer within the preview's own.
+#[derive(Debug, Clone)]
+pub struct Home(PathBuf);
+
+impl Home {
+    /// The folder of the layer of that number.
+    pub fn of(preview: &Path, number: usize) -> Home {
+        Home(preview.join("layers").join(number.to_string()))
+    }
+
+    /// Makes the folders of a layer.
+    pub fn make(&self, host: &Path) -> io::Result<()> {
+        let mut builder = DirBuilder::new();
+        builder.mode(0o700).recursive(true);
+        builder.create(&self.0)?;
+        if fs::metadata(host)?.is_dir() {
+            builder.create(self.upper())?;
+            builder.create(self.work())?;
+        }
+        Ok(())
+    }
+
+    /// Where changes go.
+    pub fn upper(&self) -> PathBuf {
+        self.0.join("upper")
+    }
+
+    /// The overlay's scratch.
+    pub fn work(&self) -> PathBuf {
+        self.0.join("work")
+    }
+
+    /// What the command left.
+    pub fn open(&self) -> io::Result<Beneath> {
+        Beneath::open(&fs::canonicalize(self.upper())?)
+    }
+
+    /// The overlay leaves a folder of mode 000 in its scratch, of no use any more.
+    pub fn drop_scratch(&self) {
+        let scratch = self.work().join("work");
+        let _ = fs::set_permissions(scratch, fs::Permissions::from_mode(0o700));
+        let _ = fs::remove_dir_all(self.work());
+    }
+
+    /// Drops everything.
+    pub fn remove(&self) {
+        self.drop_scratch();
+        remove_tree(&self.0);
+    }
+}
+
+/// Removes a folder of ours with all that a command left in it: also what it closed to
+/// its own user.
+pub fn remove_tree(path: &Path) {
+    if fs::remove_dir_all(path).is_ok() {
+        return;
+    }
+    let mut open = vec![path.to_owned()];
+    while let Some(folder) = open.pop() {
+        let _ = fs::set_permissions(&folder, fs::Permissions::from_mode(0o700));
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                open.push(entry.path());
+            }
+        }
+    }
+    let _ = fs::remove_dir_all(path);
+}

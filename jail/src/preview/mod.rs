@@ -1,0 +1,458 @@
+//! Previews: the command really runs, on layers over the host's files, and nothing of the
+//! host changes. What it did can be looked at, and then kept or dropped.
+//!
+//! - [`layer`] is one writable place; [`fallback`] a copy, where overlays cannot be had.
+//! - [`walk`] compares a layer with the host, [`entry`] is what it finds, [`record`] where
+//!   it is written down; [`store`] finds it again.
+//! - [`show`] and [`diff`] tell people.
+//! - [`commit`] turns the list into steps, [`journal`] does them, or takes them back.
+
+pub mod auto_exec;
+pub mod beneath;
+pub mod commit;
+pub mod diff;
+pub mod entry;
+pub mod fallback;
+pub mod journal;
+pub mod layer;
+pub mod names;
+pub mod record;
+pub mod renames;
+pub mod room;
+pub mod show;
+pub mod store;
+pub mod walk;
+
+use std::ffi::{CStr, OsStr};
+use std::fs::{self, DirBuilder};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use nix::time::{ClockId, clock_gettime};
+use sjail_policy::bytes::ByteString;
+use sjail_policy::plan::Plan;
+
+use crate::layout::{Overlay, Place, Root, What, tree};
+use crate::protect::finding::Finding;
+use crate::protect::judge::Court;
+use crate::protect::quarantine::Quarantine;
+use crate::sys::file::FileId;
+use crate::sys::mount::READ_ONLY;
+use beneath::Beneath;
+use commit::Conflict;
+use entry::Entry;
+use layer::{Fate, Home, Layer, Means};
+use names::Guarded;
+use record::{Held, Record, State, Totals, Verdict};
+use walk::Walk;
+
+/// Why a preview cannot be made, found or committed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The layers' folders cannot be made.
+    #[error("making the layers of the preview below {} failed: {source}; is there room, and is the folder yours?", path.display())]
+    Make {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// What the command did cannot be read.
+    #[error("reading what the command did in the preview failed: {0}; the host is unchanged")]
+    Look(io::Error),
+    /// No such preview.
+    #[error("there is no preview {id}; `sjail previews` lists them")]
+    Unknown {
+        /// As it was typed.
+        id: String,
+    },
+    /// A preview that cannot be read.
+    #[error("reading preview {id} failed: {source}; `sjail discard {id}` drops it")]
+    Read {
+        /// Which.
+        id: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Somebody is at it.
+    #[error("preview {id} is in use by another sjail; try again when that has ended")]
+    Busy {
+        /// Which.
+        id: String,
+    },
+    /// The commit did not happen.
+    #[error("committing preview {id} failed: {source}; the host is as it was before")]
+    Commit {
+        /// Which.
+        id: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A commit could not be taken back to its end.
+    #[error("taking the commit of preview {id} back failed: {source}; what is left of it is done by `sjail undo {id}` when that is out of the way")]
+    Undo {
+        /// Which.
+        id: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The host has other plans.
+    #[error("{}", conflicts_in_words(id, conflicts))]
+    Conflicts {
+        /// Which.
+        id: String,
+        /// What differs.
+        conflicts: Vec<Conflict>,
+    },
+    /// Nothing to take back.
+    #[error("preview {id} is not committed; there is nothing to take back")]
+    NotCommitted {
+        /// Which.
+        id: String,
+    },
+    /// Nothing to commit again.
+    #[error("preview {id} is already committed; `sjail undo {id}` takes it back")]
+    IsCommitted {
+        /// Which.
+        id: String,
+    },
+    /// A copy would be too large.
+    #[error(
+        "no preview of {}: an overlay cannot be had there, and a copy would be too large ({why}); a smaller --workspace, or XDG_STATE_HOME on another file system, may help",
+        path.display()
+    )]
+    TooLarge {
+        /// Of what.
+        path: PathBuf,
+        /// How large.
+        why: String,
+    },
+}
+
+fn conflicts_in_words(id: &str, conflicts: &[Conflict]) -> String {
+    const MOST: usize = 20;
+    let mut text = format!(
+        "nothing was done: the host is not what preview {id} saw; --force writes over it, or name the paths that you want"
+    );
+    for conflict in conflicts.iter().take(MOST) {
+        let path = show_path(&conflict.path);
+        text.push_str(&format!("\n  {path} {}", conflict.why));
+    }
+    if conflicts.len() > MOST {
+        text.push_str(&format!("\n  … and {} more", conflicts.len() - MOST));
+    }
+    text
+}
+
+fn show_path(path: &Path) -> String {
+    sjail_policy::show::inert(path.as_os_str().as_encoded_bytes())
+}
+
+/// A preview that is being made.
+#[derive(Debug)]
+pub struct Preview {
+    held: Held,
+    sandbox: PathBuf,
+    id: String,
+    means: Means,
+    layers: Vec<Layer>,
+    /// The coarse clock when it began: what the host changes afterwards is not older.
+    started: (i64, i64),
+    notes: Vec<String>,
+}
+
+/// A preview that was made.
+#[derive(Debug)]
+pub struct Made {
+    /// Its folder.
+    pub path: PathBuf,
+    /// What is written down of it.
+    pub record: Record,
+    /// What was kept out of a new repository's configuration.
+    pub findings: Vec<Finding>,
+}
+
+impl Preview {
+    /// Makes the preview's own folder in the sandbox's.
+    pub fn begin(sandbox: &Path, id: &str) -> Result<Preview, Error> {
+        let previews = sandbox.join("previews");
+        let failed = |source| Error::Make {
+            path: previews.clone(),
+            source,
+        };
+        // Locked before it has its name: a sweeper must never find it unlocked.
+        let (hidden, path) = (previews.join(format!(".{id}")), previews.join(id));
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&hidden)
+            .map_err(failed)?;
+        let held = Held::lock(&hidden).map_err(failed)?;
+        let held = held.ok_or_else(|| failed(io::Error::other("it is in use")))?;
+        fs::rename(&hidden, &path).map_err(failed)?;
+        Ok(Preview {
+            held: held.moved(fs::canonicalize(&path).map_err(failed)?),
+            sandbox: sandbox.to_owned(),
+            id: id.to_owned(),
+            means: Means::Overlay,
+            layers: Vec::new(),
+            started: next_tick(),
+            notes: Vec::new(),
+        })
+    }
+
+    /// Goes on with copies: overlays cannot be had.
+    pub fn fall_back(&mut self, why: &str) {
+        for number in 0..self.layers.len() {
+            Home::of(self.held.path(), number).remove();
+        }
+        self.layers.clear();
+        self.means = Means::Copy;
+        self.notes.push(format!(
+            "the preview ran on a copy of the writable places, for an overlay could not be had: {why}"
+        ));
+    }
+
+    /// Whether it runs on overlays.
+    pub fn is_overlay(&self) -> bool {
+        self.means == Means::Overlay
+    }
+
+    /// Puts a layer in place of each writable mount. `cache` is the sandbox's own.
+    pub fn lay(&mut self, root: &mut Root, cache: Option<&Path>) -> Result<(), Error> {
+        for mount in &mut root.mounts {
+            let What::Host(place) = &mount.what else {
+                continue;
+            };
+            if mount.attributes & READ_ONLY != 0 {
+                continue;
+            }
+            let host = PathBuf::from(OsStr::from_bytes(place.path.to_bytes()));
+            let id = place.id;
+            let dest = Path::new("/").join(OsStr::from_bytes(mount.dest.to_bytes()));
+            let fate = if cache.is_some_and(|cache| host.starts_with(cache)) {
+                Fate::Dropped
+            } else {
+                Fate::Kept
+            };
+            mount.what = self
+                .layer(&host, id, &dest, fate)
+                .map_err(|source| match source {
+                    Failed::Io(source) => Error::Make {
+                        path: self.held.path().to_owned(),
+                        source,
+                    },
+                    Failed::TooLarge(why) => Error::TooLarge {
+                        path: host.clone(),
+                        why,
+                    },
+                })?;
+        }
+        if self.means == Means::Copy {
+            // The copies were made now: what is older was not touched by the command.
+            self.started = next_tick();
+        }
+        Ok(())
+    }
+
+    fn layer(
+        &mut self,
+        host: &Path,
+        id: Option<FileId>,
+        dest: &Path,
+        fate: Fate,
+    ) -> Result<What, Failed> {
+        let home = Home::of(self.held.path(), self.layers.len());
+        let folder = fs::symlink_metadata(host)?.is_dir();
+        home.make(host)?;
+        let layer = |host: &Path, means| Layer {
+            host: host.into(),
+            seen_at: dest.into(),
+            means,
+            fate,
+            only: None,
+        };
+        if !folder {
+            let name = host.file_name().unwrap_or_default();
+            let parent = host.parent().unwrap_or(Path::new("/"));
+            fs::create_dir(home.upper())?;
+            fallback::copy_one(parent, name, &home.upper())?;
+            let copy = home.upper().join(name);
+            self.layers.push(Layer {
+                only: Some(name.into()),
+                ..layer(parent, Means::Copy)
+            });
+            return shown(&copy);
+        }
+        match self.means {
+            Means::Overlay => {
+                fallback::like(host, &home.upper())?;
+                self.layers.push(layer(host, Means::Overlay));
+                Ok(What::Overlay(Box::new(Overlay {
+                    lower: Place {
+                        path: c_string(host)?,
+                        id,
+                    },
+                    upper: c_string(&home.upper())?,
+                    work: c_string(&home.work())?,
+                })))
+            }
+            Means::Copy => {
+                fallback::copy_tree(host, &home.upper()).map_err(|error| match error {
+                    fallback::Stop::Io(error) => Failed::Io(error),
+                    fallback::Stop::TooLarge(why) => Failed::TooLarge(why),
+                })?;
+                self.layers.push(layer(host, Means::Copy));
+                shown(&home.upper())
+            }
+        }
+    }
+
+    /// Whether a path inside lies on a layer.
+    pub fn covers(&self, inside: &CStr) -> bool {
+        let inside = Path::new(OsStr::from_bytes(inside.to_bytes()));
+        self.layers
+            .iter()
+            .any(|layer| inside.starts_with(layer.seen_at.as_path()))
+    }
+
+    /// The command was not run: nothing is kept.
+    pub fn abandon(self) {
+        store::remove(&self.held);
+    }
+
+    /// Compares every layer with the host and writes down what is found.
+    pub fn finish(self, plan: &Plan, run: Ran) -> Result<Made, Error> {
+        let mut totals = Totals::default();
+        let mut findings = Vec::new();
+        self.compare(plan, &mut totals, &mut findings)
+            .map_err(Error::Look)?;
+        let mut record = Record {
+            id: self.id.clone(),
+            command: run.command,
+            argv: plan.command.argv.clone(),
+            cwd: plan.command.cwd.clone(),
+            workspace: plan.workspace.path.clone(),
+            time: record::now(),
+            exit_code: run.exit_code,
+            state: State::Pending,
+            committed: None,
+            began: None,
+            own: Vec::new(),
+            layers: self.layers,
+            totals,
+            verdict: run.verdict,
+            notes: self.notes,
+        };
+        record.notes.extend(run.notes);
+        self.held.write(&record).map_err(Error::Look)?;
+        Ok(Made {
+            path: self.held.path().to_owned(),
+            record,
+            findings,
+        })
+    }
+
+    fn compare(
+        &self,
+        plan: &Plan,
+        totals: &mut Totals,
+        findings: &mut Vec<Finding>,
+    ) -> io::Result<()> {
+        let guarded = Guarded::of(plan);
+        let quarantine = Quarantine::new(&self.sandbox, &self.id);
+        let court = Court {
+            workspace: plan.workspace.path.as_path(),
+            depth: plan.filesystem.protect.depth,
+            quarantine: &quarantine,
+        };
+        let mut out = self.held.entries_writer()?;
+        for (number, layer) in self.layers.iter().enumerate() {
+            let home = Home::of(self.held.path(), number);
+            if layer.fate == Fate::Dropped {
+                home.remove();
+                continue;
+            }
+            home.drop_scratch();
+            let (upper, lower) = (home.open()?, Beneath::open(layer.host.as_path())?);
+            let mut list = renames::List::new(&mut out, totals, &upper, &lower);
+            let mut sink = |entry: Entry| list.add(entry);
+            let mut judge = |config: &Path| {
+                if let Err(error) = court.config(config, b"", findings) {
+                    findings.push(Finding::noted(config, error.to_string()));
+                }
+            };
+            Walk {
+                layer: number,
+                upper: &upper,
+                lower: &lower,
+                means: layer.means,
+                only: layer.only.as_ref().map(ByteString::as_path),
+                guarded: &guarded,
+                started: self.started,
+                judge: &mut judge,
+                sink: &mut sink,
+            }
+            .run()?;
+            list.finish()?;
+        }
+        out.flush()
+    }
+}
+
+/// What is known of the run itself.
+#[derive(Debug, Default)]
+pub struct Ran {
+    /// The command, as a person would type it.
+    pub command: String,
+    /// What it exited with.
+    pub exit_code: u8,
+    /// What the policy says to running it for real.
+    pub verdict: Verdict,
+    /// What else there is to say.
+    pub notes: Vec<String>,
+}
+
+/// Why a layer cannot be made.
+enum Failed {
+    Io(io::Error),
+    TooLarge(String),
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Failed {
+        Failed::Io(error)
+    }
+}
+
+fn shown(path: &Path) -> Result<What, Failed> {
+    let stat = nix::sys::stat::lstat(path).map_err(io::Error::from)?;
+    Ok(What::Host(Place {
+        path: c_string(path)?,
+        id: Some(FileId::from(&stat)),
+    }))
+}
+
+fn c_string(path: &Path) -> io::Result<std::ffi::CString> {
+    tree::c_string(path).map_err(io::Error::other)
+}
+
+/// The next moment that file systems can tell from this one. Whatever the host changed
+/// before is older, whatever it changes afterwards is not.
+fn next_tick() -> (i64, i64) {
+    let read = || {
+        clock_gettime(ClockId::CLOCK_REALTIME_COARSE)
+            .map_or((0, 0), |time| (time.tv_sec(), time.tv_nsec()))
+    };
+    let before = read();
+    for _ in 0..50 {
+        let now = read();
+        if now != before {
+            return now;
+        }
+        std::thread::sleep(std::time::Duration::from_micros(500));
+    }
+    before
+}

@@ -1,0 +1,93 @@
+//! Protected names in a preview: what is never committed, and why.
+
+use std::path::{Path, PathBuf};
+
+use sjail_policy::plan::Plan;
+use sjail_policy::protect::{Cover, covering};
+
+use super::beneath::{Beneath, Kind, kind};
+use super::entry::Act;
+
+/// The protected names of a workspace.
+#[derive(Debug, Clone, Default)]
+pub struct Guarded {
+    workspace: PathBuf,
+    names: Vec<String>,
+}
+
+impl Guarded {
+    /// As the plan says.
+    pub fn of(plan: &Plan) -> Guarded {
+        Guarded {
+            workspace: plan.workspace.path.as_path().to_owned(),
+            names: plan
+                .filesystem
+                .protect
+                .names
+                .iter()
+                .filter_map(|name| name.to_str().map(str::to_owned))
+                .collect(),
+        }
+    }
+
+    /// Why a change is not committed, if it is not. Names count from the workspace's top
+    /// and from the top of each repository, on the host or made by the command.
+    pub fn why(&self, path: &Path, act: Act, upper: &Beneath, lower: &Beneath) -> Option<String> {
+        let below = path.strip_prefix(&self.workspace).ok()?;
+        for top in below.ancestors().skip(1) {
+            let full = self.workspace.join(top);
+            if !top.as_os_str().is_empty() && !is_repository(&full, upper, lower) {
+                continue;
+            }
+            let rest = below.strip_prefix(top).ok()?.to_string_lossy();
+            let Some((name, cover)) = covering(&rest, &self.names) else {
+                continue;
+            };
+            let closed = match cover {
+                Cover::Itself | Cover::Below => true,
+                // Deleting the way to a name deletes the name.
+                Cover::Above => act == Act::Deleted,
+            };
+            if closed && !self.is_harmless(&full, &rest, upper, lower) {
+                return Some(format!(
+                    "is protected ({name}): what is in it runs code on the host later"
+                ));
+            }
+        }
+        None
+    }
+
+    /// A repository that the command made has a configuration, which was judged when the
+    /// command ended, and examples of hooks, which git does not run.
+    fn is_harmless(&self, top: &Path, rest: &str, upper: &Beneath, lower: &Beneath) -> bool {
+        let Ok(top) = top.strip_prefix(lower.path()) else {
+            return false;
+        };
+        let git = top.join(".git");
+        let is_new = matches!(lower.stat(&git), Ok(None));
+        let kind_of = |path: &Path| upper.stat(path).ok().flatten().map(|stat| kind(&stat));
+        is_new
+            && kind_of(&git) == Some(Kind::Folder)
+            && match rest {
+                ".git/config" => kind_of(&top.join(rest)) == Some(Kind::File),
+                ".git/hooks" => kind_of(&top.join(rest)) == Some(Kind::Folder),
+                _ => {
+                    rest.starts_with(".git/hooks/")
+                        && rest.ends_with(".sample")
+                        && kind_of(&top.join(rest)) == Some(Kind::File)
+                }
+            }
+    }
+}
+
+fn is_repository(top: &Path, upper: &Beneath, lower: &Beneath) -> bool {
+    let Ok(below) = top.strip_prefix(lower.path()) else {
+        // The top of a repository that a granted folder lies in.
+        return std::fs::symlink_metadata(top.join(".git")).is_ok();
+    };
+    let git = below.join(".git");
+    let there = |beneath: &Beneath| {
+        matches!(beneath.stat(&git), Ok(Some(stat)) if kind(&stat) != Kind::Whiteout)
+    };
+    there(upper) || there(lower)
+}

@@ -1,0 +1,252 @@
+//! What is kept of a preview beside its layers: who ran what, and the list of changes.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nix::fcntl::{Flock, FlockArg};
+use serde::{Deserialize, Serialize};
+use sjail_policy::bytes::ByteString;
+
+use super::beneath::Kind;
+use super::entry::{Act, Entry, Span};
+use super::layer::Layer;
+
+/// A preview as it is written down.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Record {
+    /// The run's id.
+    pub id: String,
+    /// The command, as a person would type it.
+    pub command: String,
+    /// The command, word by word.
+    pub argv: Vec<ByteString>,
+    /// Where it started.
+    pub cwd: ByteString,
+    /// The project.
+    pub workspace: ByteString,
+    /// When it ran, seconds since 1970.
+    pub time: i64,
+    /// What it exited with.
+    pub exit_code: u8,
+    /// What has become of it.
+    pub state: State,
+    /// When it was committed, as file systems tell time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub committed: Option<(i64, i64)>,
+    /// When its commit began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began: Option<(i64, i64)>,
+    /// When sjail itself moved files of the host for it: commits and their undoing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub own: Vec<Span>,
+    /// The writable places.
+    pub layers: Vec<Layer>,
+    /// What changed, in numbers.
+    pub totals: Totals,
+    /// What the policy says to running it for real.
+    pub verdict: Verdict,
+    /// What a reader should know beyond the numbers, each in a sentence.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// What has become of a preview.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// Nothing of it is on the host.
+    Pending,
+    /// A commit has begun; its journal says how far it is.
+    Committing,
+    /// What was chosen of it is on the host.
+    Committed,
+    /// A commit is being taken back.
+    Undoing,
+}
+
+impl State {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Pending => "pending",
+            State::Committing => "committing",
+            State::Committed => "committed",
+            State::Undoing => "undoing",
+        }
+    }
+}
+
+/// What the policy says.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Verdict {
+    /// `execute`, `queue_for_approval` or `block`.
+    pub action: String,
+    /// The risk.
+    pub risk: String,
+    /// Why.
+    pub reasons: Vec<String>,
+    /// The rule.
+    pub rule: String,
+}
+
+/// What changed, in numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// New files.
+    pub created: u64,
+    /// Files with another content.
+    pub modified: u64,
+    /// Deleted files, those in deleted folders included.
+    pub deleted: u64,
+    /// Files that only have another name.
+    pub renamed: u64,
+    /// Other permissions, owners or attributes.
+    pub changed: u64,
+    /// New or changed symbolic links.
+    pub links: u64,
+    /// New folders.
+    pub folders: u64,
+    /// The bytes of new and changed files.
+    pub bytes_written: u64,
+    /// The bytes of deleted files.
+    pub bytes_deleted: u64,
+    /// Changes that are never committed.
+    pub kept_out: u64,
+    /// Files that run code later.
+    pub auto_exec: u64,
+    /// Everything in the list.
+    pub entries: u64,
+}
+
+impl Totals {
+    /// Counts one change.
+    pub fn add(&mut self, entry: &Entry) {
+        self.entries += 1;
+        self.kept_out += u64::from(entry.kept_out.is_some());
+        self.auto_exec += u64::from(entry.auto_exec.is_some());
+        let is_link = entry.kind == Kind::Link && entry.act != Act::Deleted;
+        self.links += u64::from(is_link);
+        match entry.act {
+            Act::Created if entry.renamed_from.is_some() => {
+                self.renamed += u64::from(entry.kind != Kind::Folder);
+            }
+            Act::Created if entry.kind == Kind::Folder => self.folders += 1,
+            Act::Created => self.created += 1,
+            Act::Modified => self.modified += 1,
+            Act::Deleted if entry.renamed_to.is_some() => {}
+            Act::Deleted => {
+                self.deleted += entry.files;
+                self.bytes_deleted += entry.old_size;
+            }
+            Act::Changed => self.changed += 1,
+            Act::Touched => {}
+        }
+        if matches!(entry.act, Act::Created | Act::Modified) && entry.renamed_from.is_none() {
+            self.bytes_written += entry.size;
+        }
+    }
+
+    /// Whether nothing would change.
+    pub fn is_nothing(&self) -> bool {
+        let Totals {
+            created,
+            modified,
+            deleted,
+            renamed,
+            changed,
+            links,
+            folders,
+            ..
+        } = self;
+        [created, modified, deleted, renamed, changed, links, folders]
+            .iter()
+            .all(|count| **count == 0)
+    }
+}
+
+const RECORD: &str = "preview.json";
+const ENTRIES: &str = "changes.jsonl";
+const LOCK: &str = "lock";
+
+/// The folder of one preview, locked: whoever holds this is alone with it.
+#[derive(Debug)]
+pub struct Held {
+    path: PathBuf,
+    _lock: Flock<File>,
+}
+
+impl Held {
+    /// Locks a folder; `None` while somebody else has it.
+    pub fn lock(path: &Path) -> io::Result<Option<Held>> {
+        let file = File::options()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path.join(LOCK))?;
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => Ok(Some(Held {
+                path: path.to_owned(),
+                _lock: lock,
+            })),
+            Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(None),
+            Err((_, errno)) => Err(errno.into()),
+        }
+    }
+
+    /// The same, after its folder got another name.
+    pub fn moved(self, path: PathBuf) -> Held {
+        Held { path, ..self }
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes the record; it is there as a whole or not at all.
+    pub fn write(&self, record: &Record) -> io::Result<()> {
+        write_whole(&self.path.join(RECORD), &serde_json::to_vec(record)?)
+    }
+
+    /// Starts the list of changes.
+    pub fn entries_writer(&self) -> io::Result<BufWriter<File>> {
+        Ok(BufWriter::new(File::create(self.path.join(ENTRIES))?))
+    }
+}
+
+/// Writes a file so that it has its old or its new content whatever happens.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let draft = path.with_extension("new");
+    let mut file = File::create(&draft)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&draft, path)
+}
+
+/// Writes one change.
+pub fn write_entry(out: &mut impl Write, entry: &Entry) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, entry)?;
+    out.write_all(b"\n")
+}
+
+/// Reads the record of a preview's folder.
+pub fn read(path: &Path) -> io::Result<Record> {
+    Ok(serde_json::from_slice(&fs::read(path.join(RECORD))?)?)
+}
+
+/// Reads the list of changes, one by one.
+pub fn entries(path: &Path) -> io::Result<impl Iterator<Item = io::Result<Entry>> + use<>> {
+    let file = BufReader::new(File::open(path.join(ENTRIES))?);
+    Ok(file
+        .split(b'\n')
+        .map(|line| Ok(serde_json::from_slice(&line?)?)))
+}
+
+/// Seconds since 1970.
+pub fn now() -> i64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |time| time.as_secs() as i64)
+}

@@ -1,0 +1,367 @@
+//! Comparing what a preview left with what the host has.
+//!
+//! Of an overlay only the upper layer is gone through: what the command did not touch is
+//! not looked at, however large the workspace is. Of a copy everything is.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use nix::sys::stat::FileStat;
+use sha2::{Digest, Sha256};
+
+use super::beneath::{Beneath, Kind, kind};
+use super::entry::{Act, Base, Entry, Span, content_size, is_own};
+use super::layer::Means;
+use super::names::Guarded;
+
+/// Up to this size a file's content is hashed, to tell later whether the host changed it.
+const HASHED: u64 = 64 << 20;
+
+/// One place's layer and the host's folder under it.
+pub struct Walk<'a> {
+    /// The place's number.
+    pub layer: usize,
+    /// What the command left.
+    pub upper: &'a Beneath,
+    /// What the host has.
+    pub lower: &'a Beneath,
+    /// How the layer is made.
+    pub means: Means,
+    /// What must not be committed.
+    pub guarded: &'a Guarded,
+    /// When the command started: an older file of a copy was not touched, a newer one of
+    /// the host has changed meanwhile.
+    pub started: (i64, i64),
+    /// The only name that counts, where it is not the whole folder.
+    pub only: Option<&'a Path>,
+    /// Who judges the configuration of a repository that the command made.
+    pub judge: &'a mut dyn FnMut(&Path),
+    /// Who takes the changes.
+    pub sink: &'a mut dyn FnMut(Entry) -> io::Result<()>,
+}
+
+/// Whether the host has the folder that is being gone through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ground {
+    Merged,
+    New,
+}
+
+impl Walk<'_> {
+    /// Goes through the whole layer.
+    pub fn run(&mut self) -> io::Result<()> {
+        if let Some(name) = self.only {
+            let old = self.lower.stat(name)?;
+            return match self.upper.stat(name)? {
+                Some(new) => self.leaf(name, &new, old.as_ref(), Ground::Merged),
+                None => Ok(()),
+            };
+        }
+        let top = Path::new("");
+        if let (Some(old), Some(new)) = (self.lower.stat(top)?, self.upper.stat(top)?) {
+            self.merged(top, &old, &new)?;
+        }
+        self.folder(top, Ground::Merged)
+    }
+
+    fn folder(&mut self, below: &Path, ground: Ground) -> io::Result<()> {
+        let names = self.upper.names(below)?;
+        for name in &names {
+            let path = below.join(name);
+            // Deeper than a path can say: it cannot be shown, and is not committed.
+            let Some(new) = self.upper.stat(&path)? else {
+                continue;
+            };
+            let old = match ground {
+                Ground::Merged => self.lower.stat(&path)?,
+                Ground::New => None,
+            };
+            self.one(&path, &new, old.as_ref(), ground)?;
+        }
+        let hides = self.means == Means::Copy || self.upper.is_opaque(below);
+        if ground == Ground::Merged && hides {
+            for name in self.lower.names(below).unwrap_or_default() {
+                if names.binary_search(&name).is_err() {
+                    let path = below.join(name);
+                    if let Some(old) = self.lower.stat(&path)? {
+                        self.deleted(&path, &old)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn one(
+        &mut self,
+        path: &Path,
+        new: &FileStat,
+        old: Option<&FileStat>,
+        ground: Ground,
+    ) -> io::Result<()> {
+        match (kind(new), old) {
+            (Kind::Whiteout, Some(old)) => self.deleted(path, old),
+            (Kind::Whiteout, None) => Ok(()),
+            (Kind::Folder, Some(old)) if kind(old) == Kind::Folder => {
+                self.merged(path, old, new)?;
+                self.folder(path, Ground::Merged)
+            }
+            (Kind::Folder, old) => {
+                let act = if old.is_some() {
+                    Act::Modified
+                } else {
+                    Act::Created
+                };
+                let mut entry = self.entry(path, act, Kind::Folder);
+                entry.files = 0;
+                entry.within = ground == Ground::New;
+                let entry = match old {
+                    Some(old) => self.based(entry, path, old),
+                    None => entry,
+                };
+                self.put(entry)?;
+                if path.file_name() == Some(".git".as_ref()) {
+                    (self.judge)(&self.upper.path().join(path).join("config"));
+                }
+                self.folder(path, Ground::New)
+            }
+            _ => self.leaf(path, new, old, ground),
+        }
+    }
+
+    /// A folder on both sides.
+    fn merged(&mut self, path: &Path, old: &FileStat, new: &FileStat) -> io::Result<()> {
+        let entry = self
+            .entry(path, Act::Changed, Kind::Folder)
+            .over(old)
+            .compare(old, new);
+        let attributes = self.upper.attributes(path)? != self.lower.attributes(path)?;
+        if entry.mode.is_some() || attributes {
+            self.put(Entry { files: 0, ..entry })
+        } else if times(old) != times(new) {
+            let act = Act::Touched;
+            self.put(Entry {
+                act,
+                files: 0,
+                ..entry
+            })
+        } else {
+            Ok(())
+        }
+    }
+
+    fn leaf(
+        &mut self,
+        path: &Path,
+        new: &FileStat,
+        old: Option<&FileStat>,
+        ground: Ground,
+    ) -> io::Result<()> {
+        let now = kind(new);
+        let Some(old) = old else {
+            let mut entry = self.entry(path, Act::Created, now).with(new);
+            entry.within = ground == Ground::New;
+            entry.target = self.target(path, now);
+            return self.put(entry);
+        };
+        if self.means == Means::Copy && (new.st_ctime, new.st_ctime_nsec) < self.started {
+            return Ok(());
+        }
+        let same = kind(old) == now
+            && match now {
+                Kind::File => content_size(old) == content_size(new) && self.same_content(path)?,
+                Kind::Link => self.upper.link(path)? == self.lower.link(path)?,
+                _ => old.st_rdev == new.st_rdev,
+            };
+        // A second name of the same file is only kept if both names are carried over.
+        let linked = self.means == Means::Overlay && new.st_nlink > 1 && now == Kind::File;
+        let act = if !same || linked {
+            Act::Modified
+        } else if self.upper.attributes(path)? != self.lower.attributes(path)?
+            || (old.st_mode != new.st_mode && now != Kind::Link)
+        {
+            Act::Changed
+        } else if times(old) != times(new) {
+            Act::Touched
+        } else {
+            return Ok(());
+        };
+        let entry = self.entry(path, act, now);
+        let mut entry = self
+            .based(entry, path, old)
+            .with(new)
+            .compare(old, new);
+        if !same {
+            entry.target = self.target(path, now);
+        }
+        self.put(entry)
+    }
+
+    fn target(&self, path: &Path, now: Kind) -> Option<sjail_policy::bytes::ByteString> {
+        match now {
+            Kind::Link => self.upper.link(path).ok().map(Into::into),
+            _ => None,
+        }
+    }
+
+    fn deleted(&mut self, path: &Path, old: &FileStat) -> io::Result<()> {
+        let entry = self.entry(path, Act::Deleted, kind(old));
+        let mut entry = self.based(entry, path, old);
+        entry.was = None;
+        if kind(old) == Kind::Folder {
+            let mut count = Count::default();
+            count.add(self.lower, path);
+            entry.files = count.files;
+            entry.old_size = count.bytes;
+            if let Some(base) = &mut entry.base {
+                base.ctime = base.ctime.max(count.newest);
+            }
+        }
+        self.put(entry)
+    }
+
+    fn entry(&self, path: &Path, act: Act, now: Kind) -> Entry {
+        Entry::new(self.layer, path.into(), act, now)
+    }
+
+    /// What the host has, with its content where that can be told apart.
+    fn based(&self, entry: Entry, path: &Path, old: &FileStat) -> Entry {
+        let mut entry = entry.over(old);
+        if let Some(base) = &mut entry.base
+            && base.ctime >= self.started
+        {
+            // The host changed it while the command ran: it is never what was seen.
+            base.ino = 0;
+            return entry;
+        }
+        let hashed = kind(old) == Kind::File
+            && content_size(old) <= HASHED
+            && entry.act != Act::Deleted;
+        if hashed && let Some(base) = &mut entry.base {
+            base.sha256 = self.lower.file(path).and_then(|file| hash(file)).ok();
+        }
+        entry
+    }
+
+    fn same_content(&self, path: &Path) -> io::Result<bool> {
+        same(self.upper.file(path)?, self.lower.file(path)?)
+    }
+
+    fn put(&mut self, mut entry: Entry) -> io::Result<()> {
+        let full = self.lower.path().join(entry.path.as_path());
+        entry.kept_out = self.guarded.why(&full, entry.act, self.upper, self.lower);
+        entry.auto_exec = match entry.act {
+            Act::Deleted | Act::Touched => None,
+            _ if entry.kind == Kind::Folder => None,
+            _ => super::auto_exec::runs(&full).map(str::to_owned),
+        };
+        (self.sink)(entry)
+    }
+}
+
+fn times(stat: &FileStat) -> (i64, i64) {
+    (stat.st_mtime, stat.st_mtime_nsec)
+}
+
+/// What is in a folder, all told.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Everything but folders.
+    pub files: u64,
+    /// The bytes of the files.
+    pub bytes: u64,
+    /// The newest change of anything.
+    pub newest: (i64, i64),
+}
+
+impl Count {
+    /// Adds what lies below a path.
+    pub fn add(&mut self, beneath: &Beneath, path: &Path) {
+        let mut open = vec![path.to_owned()];
+        while let Some(folder) = open.pop() {
+            for name in beneath.names(&folder).unwrap_or_default() {
+                let path: PathBuf = folder.join(name);
+                let Ok(Some(stat)) = beneath.stat(&path) else {
+                    continue;
+                };
+                self.newest = self.newest.max((stat.st_ctime, stat.st_ctime_nsec));
+                if kind(&stat) == Kind::Folder {
+                    open.push(path);
+                } else {
+                    self.files += 1;
+                    self.bytes += content_size(&stat);
+                }
+            }
+        }
+    }
+}
+
+/// The SHA-256 of a file, hexadecimal.
+pub fn hash(mut file: impl Read) -> io::Result<String> {
+    let mut hasher = Sha256::new();
+    let mut buffer = vec![0; 1 << 17];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => break,
+            length => hasher.update(buffer.get(..length).unwrap_or_default()),
+        }
+    }
+    Ok(hasher
+        .finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect())
+}
+
+/// Whether two files hold the same bytes.
+fn same(mut one: File, mut other: File) -> io::Result<bool> {
+    let (mut left, mut right) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+    loop {
+        let length = fill(&mut one, &mut left)?;
+        if length != fill(&mut other, &mut right)? || left.get(..length) != right.get(..length) {
+            return Ok(false);
+        }
+        if length == 0 {
+            return Ok(true);
+        }
+    }
+}
+
+fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut length = 0;
+    while length < buffer.len() {
+        match file.read(buffer.get_mut(length..).unwrap_or_default())? {
+            0 => break,
+            more => length += more,
+        }
+    }
+    Ok(length)
+}
+
+/// Whether what the host has now is still what the preview saw.
+pub fn unchanged(
+    lower: &Beneath,
+    path: &Path,
+    base: &Base,
+    now: &FileStat,
+    own: &[Span],
+) -> io::Result<bool> {
+    if kind(now) == Kind::Folder {
+        let mut count = Count::default();
+        count.add(lower, path);
+        let same = base.ino == now.st_ino && base.mode == now.st_mode;
+        let ctime = (now.st_ctime, now.st_ctime_nsec);
+        let is_old = |time| time <= base.ctime || is_own(time, own);
+        return Ok(same && is_old(ctime) && is_old(count.newest));
+    }
+    if base.is(now, own) {
+        return Ok(true);
+    }
+    match &base.sha256 {
+        Some(sha256) if base.mode == now.st_mode && kind(now) == Kind::File => {
+            Ok(hash(lower.file(path)?)? == *sha256)
+        }
+        _ => Ok(false),
+    }
+}

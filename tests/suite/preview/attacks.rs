@@ -1,0 +1,119 @@
+//! What a command in a preview tries in order to change the host anyway, then or later.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use sjail_tests::forest::set_attribute;
+use sjail_tests::{Scene, Test, Verdict, ensure, tests};
+
+use super::{exists, id, preview, verb};
+
+pub fn tests() -> Vec<Test> {
+    tests![
+        overlay_notes_cannot_be_forged,
+        a_commit_goes_through_no_link,
+        whiteouts_cannot_be_made,
+        the_layers_are_out_of_sight,
+    ]
+}
+
+/// With such a note of its own making, a command could hide or show what it wants. The
+/// kernel keeps what is written inside apart, and none of it is committed.
+fn overlay_notes_cannot_be_forged(scene: &Scene) -> Verdict {
+    scene.needs(&["python3"])?;
+    let probe = scene.outside_file("probe", "")?;
+    // The control: outside an overlay the names are anybody's.
+    if set_attribute(&probe, "user.overlay.opaque", b"y").is_err() {
+        return scene.skip("this file system has no attributes");
+    }
+    scene.file("kept/a", "a\n")?;
+    scene.file("kept/b", "b\n")?;
+    scene.file(
+        "forge.py",
+        "import os
+os.mkdir('made')
+open('made/f', 'w').close()
+open('kept/c', 'w').close()
+for path in ['kept', 'kept/a', 'kept/c', 'made', 'made/f', '.']:
+    for name in ['opaque', 'whiteout', 'redirect', 'metacopy', 'origin', 'impure', 'overlay.opaque']:
+        for value in [b'y', b'x', b'/made', b'']:
+            try:
+                os.setxattr(path, 'user.overlay.' + name, value)
+            except OSError:
+                pass
+",
+    )?;
+    let output = scene
+        .run(["--dry-run", "--json", "--", "python3", "forge.py"])
+        .output()?;
+    output.succeeds()?;
+    let result = output.json()?;
+    ensure(result["preview"]["totals"]["deleted"] == 0, || {
+        format!("a forged note deletes: {result}")
+    })?;
+    let id = id(&result)?;
+    verb(scene, &["commit", &id])?.succeeds()?;
+    for name in ["kept/a", "kept/b", "kept/c", "made/f"] {
+        ensure(exists(&scene.workspace().join(name)), || format!("{name} is gone"))?;
+    }
+    let forest = super::forest(scene)?;
+    for (path, leaf) in &forest.0 {
+        let forged = leaf.attributes.keys().any(|name| name.starts_with(b"user.overlay"));
+        ensure(!forged, || format!("{} carries a forged note", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Between preview and commit a folder becomes a link that leads elsewhere.
+fn a_commit_goes_through_no_link(scene: &Scene) -> Verdict {
+    scene.file("sub/file", "old\n")?;
+    scene.outside_file("file", "the host's own\n")?;
+    scene.file("write.sh", "echo new > sub/file; echo more > sub/other; rm -f sub/nothing\n")?;
+    let id = id(&preview(scene, "write.sh", 0)?)?;
+    fs::rename(scene.workspace().join("sub"), scene.workspace().join("away"))?;
+    symlink(scene.outside(), scene.workspace().join("sub"))?;
+    for words in [&["commit", &id][..], &["commit", "--force", &id]] {
+        verb(scene, words)?;
+        let file = fs::read_to_string(scene.outside().join("file"))?;
+        ensure(file == "the host's own\n", || "it was written through a link")?;
+        ensure(!exists(&scene.outside().join("other")), || "it was made through a link")?;
+    }
+    Ok(())
+}
+
+fn whiteouts_cannot_be_made(scene: &Scene) -> Verdict {
+    scene.needs(&["python3"])?;
+    scene.file("kept", "kept\n")?;
+    scene.file(
+        "mark.py",
+        "import os, stat
+try:
+    os.mknod('made', stat.S_IFCHR | 0o666, os.makedev(0, 0))
+    print('made')
+except OSError:
+    print('refused')
+",
+    )?;
+    let output = scene.run(["--dry-run", "--", "python3", "mark.py"]).output()?;
+    output.succeeds()?.stdout_is("refused\n")?;
+    Ok(())
+}
+
+/// Neither the path of the layers nor anything in it is seen inside.
+fn the_layers_are_out_of_sight(scene: &Scene) -> Verdict {
+    let state = scene.home().join(".local/state");
+    scene.file(
+        "look.sh",
+        format!(
+            "cat /proc/self/mountinfo; ls {0} && echo SEEN; find / -path '*/layers/*' 2>/dev/null\n",
+            state.display()
+        ),
+    )?;
+    let output = scene.run(["--dry-run", "--", "sh", "look.sh"]).output()?;
+    ensure(
+        !output.stdout.contains("previews") && !output.stdout.contains("SEEN"),
+        || format!("the layers are seen: {}", output.stdout),
+    )?;
+    output.stdout_has("overlay")?;
+    Ok(())
+}
