@@ -266,7 +266,9 @@ impl Report {
     pub fn ran(&self, outcome: &Outcome) -> Ran {
         let mut notes: Vec<String> = self.denials.iter().map(Denial::sentence).collect();
         if let Some(processes) = outcome.usage.processes {
-            notes.push(format!("processes and threads at once: {processes} at most"));
+            notes.push(format!(
+                "processes and threads at once: {processes} at most"
+            ));
         }
         Ran {
             command: self.command.clone(),

@@ -23,8 +23,8 @@ use crate::error::Error;
 use crate::exec::Program;
 use crate::landlock::Rules;
 use crate::limits::rlimits::Rlimits;
-use crate::protect::Hold;
 use crate::preview::Preview;
+use crate::protect::Hold;
 use crate::protect::copy::Copy;
 use crate::sys::file::FileId;
 use crate::sys::mount::READ_ONLY;
@@ -291,7 +291,12 @@ pub fn prepare(
         // On a layer files have other numbers than on the host.
         let program_places = std::iter::once(&mut program.file)
             .chain(&mut program.scripts)
-            .chain(program.as_shell_script.as_mut().map(|script| &mut script.shell));
+            .chain(
+                program
+                    .as_shell_script
+                    .as_mut()
+                    .map(|script| &mut script.shell),
+            );
         for place in program_places.chain([&mut working_folder]) {
             if preview.covers(&place.path) {
                 place.id = None;

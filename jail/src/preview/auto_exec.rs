@@ -172,12 +172,7 @@ const SKIPPED: [&str; 8] = [
 /// Files of a workspace that a run which began at this moment (seconds and nanoseconds)
 /// has touched. The top and the working folder are always looked at; the rest only after
 /// a run that took some time, and not without end.
-pub fn touched(
-    workspace: &Path,
-    cwd: &Path,
-    began: (i64, i64),
-    took: Duration,
-) -> Vec<Touched> {
+pub fn touched(workspace: &Path, cwd: &Path, began: (i64, i64), took: Duration) -> Vec<Touched> {
     let mut found = BTreeSet::new();
     for top in [workspace, cwd] {
         if top.starts_with(workspace) {

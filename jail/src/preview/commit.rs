@@ -279,7 +279,10 @@ fn room_of<'a>(rooms: &'a [Option<Room>], step: &Step) -> io::Result<&'a Room> {
 }
 
 fn named(step: &Step, record: &Record, error: io::Error) -> io::Error {
-    let host = record.layers.get(step.layer).map(|layer| layer.host.as_path());
+    let host = record
+        .layers
+        .get(step.layer)
+        .map(|layer| layer.host.as_path());
     let path = host.unwrap_or(Path::new("")).join(step.path.as_path());
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
@@ -389,7 +392,7 @@ impl<'a> Planner<'a> {
             (Change::Changed | Change::Touched, _) => {
                 let set = step(Act::Set {
                     old: Some(Look::of(host, path)?),
-                    new: Look::of(upper, path)?,
+                    new: Look::of(upper, path)?.at(entry.mtime),
                 });
                 match entry.kind {
                     Kind::Folder => self.last.push(set),
@@ -400,7 +403,7 @@ impl<'a> Planner<'a> {
                 self.journal.add(&step(Act::MakeFolder))?;
                 self.last.push(step(Act::Set {
                     old: None,
-                    new: Look::of(upper, path)?,
+                    new: Look::of(upper, path)?.at(entry.mtime),
                 }));
             }
             (_, now) => {
@@ -451,7 +454,9 @@ impl<'a> Planner<'a> {
                     false => "has other permissions on the host since the preview",
                 }
             }
-            (_, Some(now), Some(base)) if unchanged(host, path, base, now, &self.record.own)? => return Ok(None),
+            (_, Some(now), Some(base)) if unchanged(host, path, base, now, &self.record.own)? => {
+                return Ok(None);
+            }
             _ => "was changed on the host since the preview began",
         };
         Ok(Some(why.to_owned()))
@@ -459,7 +464,10 @@ impl<'a> Planner<'a> {
 }
 
 fn full(record: &Record, entry: &Entry) -> PathBuf {
-    let host = record.layers.get(entry.layer).map(|layer| layer.host.as_path());
+    let host = record
+        .layers
+        .get(entry.layer)
+        .map(|layer| layer.host.as_path());
     let host = host.unwrap_or(Path::new("/"));
     match entry.path.is_empty() {
         true => host.to_owned(),

@@ -37,7 +37,10 @@ pub fn all(
         if !paths.is_empty() && !paths.iter().any(|path| full.starts_with(path)) {
             continue;
         }
-        if open.as_ref().is_none_or(|(number, ..)| *number != entry.layer) {
+        if open
+            .as_ref()
+            .is_none_or(|(number, ..)| *number != entry.layer)
+        {
             let upper = Home::of(folder, entry.layer).open()?;
             open = Some((entry.layer, upper, Beneath::open(layer.host.as_path())?));
         }
@@ -117,8 +120,15 @@ fn content(name: &str, old: Option<Held>, new: Option<Held>, ink: Ink) -> String
     let bytes = |held: &Option<Held>| match held {
         None => "nothing".to_owned(),
         Some(Held::Text(text)) => format!("text of {}", size(text.len() as u64)),
-        Some(Held::Bytes { size: length, sha256 }) => {
-            format!("{} (sha256 {})", size(*length), sha256.get(..16).unwrap_or(sha256))
+        Some(Held::Bytes {
+            size: length,
+            sha256,
+        }) => {
+            format!(
+                "{} (sha256 {})",
+                size(*length),
+                sha256.get(..16).unwrap_or(sha256)
+            )
         }
         Some(Held::Gone(why)) => format!("unreadable ({why})"),
     };
@@ -135,7 +145,11 @@ fn content(name: &str, old: Option<Held>, new: Option<Held>, ink: Ink) -> String
     let diff = TextDiff::configure()
         .timeout(std::time::Duration::from_secs(2))
         .diff_lines(before, after);
-    let whole = diff.unified_diff().context_radius(3).header(from, to).to_string();
+    let whole = diff
+        .unified_diff()
+        .context_radius(3)
+        .header(from, to)
+        .to_string();
     let mut text = String::new();
     for (number, line) in whole.lines().enumerate() {
         if number >= LINES {
@@ -150,7 +164,10 @@ fn content(name: &str, old: Option<Held>, new: Option<Held>, ink: Ink) -> String
 
 fn dyed(line: &str, ink: Ink) -> String {
     // Tabs are harmless and everywhere.
-    let safe: Vec<String> = line.split('\t').map(|part| inert(part.as_bytes())).collect();
+    let safe: Vec<String> = line
+        .split('\t')
+        .map(|part| inert(part.as_bytes()))
+        .collect();
     let safe = safe.join("\t");
     let code = match line.as_bytes().first() {
         Some(b'+') => "32",

@@ -47,6 +47,9 @@ pub struct Entry {
     /// The names that the host's file has; one of them changes, the others do not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<u64>,
+    /// When a folder was last changed: a commit that takes things out of it changes that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtime: Option<(i64, i64)>,
     /// What the host had when the preview ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<Base>,
@@ -144,6 +147,7 @@ impl Entry {
             renamed_from: None,
             renamed_to: None,
             links: None,
+            mtime: None,
             base: None,
             kept_out: None,
             auto_exec: None,
@@ -166,6 +170,9 @@ impl Entry {
     /// Takes over what the layer has.
     pub fn with(mut self, new: &FileStat) -> Entry {
         self.size = content_size(new);
+        if kind(new) == Kind::Folder {
+            self.mtime = Some((new.st_mtime, new.st_mtime_nsec));
+        }
         self
     }
 

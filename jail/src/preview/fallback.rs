@@ -146,7 +146,12 @@ pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
         std::os::unix::fs::symlink(fs::read_link(from)?, to)?;
     } else {
         let kind = SFlag::from_bits_truncate(meta.mode() & libc::S_IFMT);
-        mknod(to, kind, Mode::from_bits_truncate(meta.mode() & 0o7777), meta.rdev())?;
+        mknod(
+            to,
+            kind,
+            Mode::from_bits_truncate(meta.mode() & 0o7777),
+            meta.rdev(),
+        )?;
     }
     like(from, to)
 }

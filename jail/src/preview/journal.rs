@@ -88,15 +88,31 @@ impl Look {
         })
     }
 
+    /// The same with this time, where one is known.
+    pub fn at(self, mtime: Option<(i64, i64)>) -> Look {
+        Look {
+            mtime: mtime.unwrap_or(self.mtime),
+            ..self
+        }
+    }
+
     fn apply(&self, folder: &OwnedFd, name: &CStr, place: Option<OwnedFd>) -> io::Result<()> {
         if let (Some(mode), Some(place)) = (self.mode, place) {
             for own in attributes(&place)?.keys() {
-                if !self.attributes.iter().any(|(name, _)| name.as_bytes() == own) {
+                if !self
+                    .attributes
+                    .iter()
+                    .any(|(name, _)| name.as_bytes() == own)
+                {
                     xattr::remove(place.as_fd(), &CString::new(own.as_slice())?)?;
                 }
             }
             for (own, value) in &self.attributes {
-                xattr::set(place.as_fd(), &CString::new(own.as_bytes())?, value.as_bytes())?;
+                xattr::set(
+                    place.as_fd(),
+                    &CString::new(own.as_bytes())?,
+                    value.as_bytes(),
+                )?;
             }
             // Through the descriptor: the name may be a link by now.
             let own = DescriptorPath::of(place.as_fd());
@@ -109,7 +125,13 @@ impl Look {
     fn apply_time(&self, folder: &OwnedFd, name: &CStr) -> io::Result<()> {
         let time = TimeSpec::new(self.mtime.0, self.mtime.1);
         let flags = UtimensatFlags::NoFollowSymlink;
-        Ok(utimensat(folder, name, &TimeSpec::UTIME_OMIT, &time, flags)?)
+        Ok(utimensat(
+            folder,
+            name,
+            &TimeSpec::UTIME_OMIT,
+            &time,
+            flags,
+        )?)
     }
 }
 
@@ -168,9 +190,7 @@ impl Ground {
             (Some(ino), None) if ino == new => Ok(()),
             (Some(ino), Some(_)) if ino == new && is_backed => Ok(()),
             // Exchanged, but what was replaced is still on the stage.
-            (Some(ino), Some(_)) if ino == new => {
-                rename(&stage, &own, self.backup.root(), &backup)
-            }
+            (Some(ino), Some(_)) if ino == new => rename(&stage, &own, self.backup.root(), &backup),
             (None, _) if over.is_none() || is_backed => rename(&stage, &own, &folder, &name),
             (Some(ino), Some(old)) if ino == old || force == Force::Yes => {
                 match exchange(&stage, &own, &folder, &name) {

@@ -91,7 +91,9 @@ pub enum Error {
         source: io::Error,
     },
     /// A commit could not be taken back to its end.
-    #[error("taking the commit of preview {id} back failed: {source}; what is left of it is done by `sjail undo {id}` when that is out of the way")]
+    #[error(
+        "taking the commit of preview {id} back failed: {source}; what is left of it is done by `sjail undo {id}` when that is out of the way"
+    )]
     Undo {
         /// Which.
         id: String,

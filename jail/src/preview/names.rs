@@ -86,8 +86,6 @@ fn is_repository(top: &Path, upper: &Beneath, lower: &Beneath) -> bool {
         return std::fs::symlink_metadata(top.join(".git")).is_ok();
     };
     let git = below.join(".git");
-    let there = |beneath: &Beneath| {
-        matches!(beneath.stat(&git), Ok(Some(stat)) if kind(&stat) != Kind::Whiteout)
-    };
+    let there = |beneath: &Beneath| matches!(beneath.stat(&git), Ok(Some(stat)) if kind(&stat) != Kind::Whiteout);
     there(upper) || there(lower)
 }

@@ -76,7 +76,11 @@ impl<'a> List<'a> {
     fn pair(&mut self) {
         let of = |act: Act, entry: &Entry| entry.act == act && entry.kept_out.is_none();
         let mut gone: Vec<usize> = (0..self.waiting.len())
-            .filter(|index| self.waiting.get(*index).is_some_and(|e| of(Act::Deleted, e)))
+            .filter(|index| {
+                self.waiting
+                    .get(*index)
+                    .is_some_and(|e| of(Act::Deleted, e))
+            })
             .collect();
         for index in 0..self.waiting.len() {
             if gone.is_empty() {
@@ -128,9 +132,7 @@ impl<'a> List<'a> {
                     && old.old_size == new.size
                     && self.hash_of(self.lower, from) == self.hash_of(self.upper, to)
             }
-            (Kind::Link, Kind::Link) => {
-                self.lower.link(from).ok() == self.upper.link(to).ok()
-            }
+            (Kind::Link, Kind::Link) => self.lower.link(from).ok() == self.upper.link(to).ok(),
             (Kind::Folder, Kind::Folder) => {
                 let mut count = Count::default();
                 count.add(self.upper, to);

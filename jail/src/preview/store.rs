@@ -156,7 +156,11 @@ pub fn remove(held: &Held) {
         .flatten()
         .flatten()
     {
-        if let Some(number) = entry.file_name().to_str().and_then(|name| name.parse().ok()) {
+        if let Some(number) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        {
             Home::of(held.path(), number).remove();
         }
     }

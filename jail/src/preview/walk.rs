@@ -113,7 +113,7 @@ impl Walk<'_> {
                 } else {
                     Act::Created
                 };
-                let mut entry = self.entry(path, act, Kind::Folder);
+                let mut entry = self.entry(path, act, Kind::Folder).with(new);
                 entry.files = 0;
                 entry.within = ground == Ground::New;
                 let entry = match old {
@@ -135,6 +135,7 @@ impl Walk<'_> {
         let entry = self
             .entry(path, Act::Changed, Kind::Folder)
             .over(old)
+            .with(new)
             .compare(old, new);
         let attributes = self.upper.attributes(path)? != self.lower.attributes(path)?;
         if entry.mode.is_some() || attributes {
@@ -188,10 +189,7 @@ impl Walk<'_> {
             return Ok(());
         };
         let entry = self.entry(path, act, now);
-        let mut entry = self
-            .based(entry, path, old)
-            .with(new)
-            .compare(old, new);
+        let mut entry = self.based(entry, path, old).with(new).compare(old, new);
         if !same {
             entry.target = self.target(path, now);
         }
@@ -235,9 +233,8 @@ impl Walk<'_> {
             base.ino = 0;
             return entry;
         }
-        let hashed = kind(old) == Kind::File
-            && content_size(old) <= HASHED
-            && entry.act != Act::Deleted;
+        let hashed =
+            kind(old) == Kind::File && content_size(old) <= HASHED && entry.act != Act::Deleted;
         if hashed && let Some(base) = &mut entry.base {
             base.sha256 = self.lower.file(path).and_then(|file| hash(file)).ok();
         }

@@ -54,12 +54,19 @@ for path in ['kept', 'kept/a', 'kept/c', 'made', 'made/f', '.']:
     let id = id(&result)?;
     verb(scene, &["commit", &id])?.succeeds()?;
     for name in ["kept/a", "kept/b", "kept/c", "made/f"] {
-        ensure(exists(&scene.workspace().join(name)), || format!("{name} is gone"))?;
+        ensure(exists(&scene.workspace().join(name)), || {
+            format!("{name} is gone")
+        })?;
     }
     let forest = super::forest(scene)?;
     for (path, leaf) in &forest.0 {
-        let forged = leaf.attributes.keys().any(|name| name.starts_with(b"user.overlay"));
-        ensure(!forged, || format!("{} carries a forged note", path.display()))?;
+        let forged = leaf
+            .attributes
+            .keys()
+            .any(|name| name.starts_with(b"user.overlay"));
+        ensure(!forged, || {
+            format!("{} carries a forged note", path.display())
+        })?;
     }
     Ok(())
 }
@@ -68,15 +75,27 @@ for path in ['kept', 'kept/a', 'kept/c', 'made', 'made/f', '.']:
 fn a_commit_goes_through_no_link(scene: &Scene) -> Verdict {
     scene.file("sub/file", "old\n")?;
     scene.outside_file("file", "the host's own\n")?;
-    scene.file("write.sh", "echo new > sub/file; echo more > sub/other; rm -f sub/nothing\n")?;
+    scene.file(
+        "write.sh",
+        "echo new > sub/file; echo more > sub/other; rm -f sub/nothing\n",
+    )?;
     let id = id(&preview(scene, "write.sh", 0)?)?;
-    fs::rename(scene.workspace().join("sub"), scene.workspace().join("away"))?;
+    fs::rename(
+        scene.workspace().join("sub"),
+        scene.workspace().join("away"),
+    )?;
     symlink(scene.outside(), scene.workspace().join("sub"))?;
     for words in [&["commit", &id][..], &["commit", "--force", &id]] {
         verb(scene, words)?;
         let file = fs::read_to_string(scene.outside().join("file"))?;
-        ensure(file == "the host's own\n", || "it was written through a link")?;
-        ensure(!exists(&scene.outside().join("other")), || "it was made through a link")?;
+        ensure(
+            file == "the host's own\n",
+            || "it was written through a link",
+        )?;
+        ensure(
+            !exists(&scene.outside().join("other")),
+            || "it was made through a link",
+        )?;
     }
     Ok(())
 }
@@ -94,7 +113,9 @@ except OSError:
     print('refused')
 ",
     )?;
-    let output = scene.run(["--dry-run", "--", "python3", "mark.py"]).output()?;
+    let output = scene
+        .run(["--dry-run", "--", "python3", "mark.py"])
+        .output()?;
     output.succeeds()?.stdout_is("refused\n")?;
     Ok(())
 }

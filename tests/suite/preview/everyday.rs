@@ -30,9 +30,7 @@ pub fn tests() -> Vec<Test> {
 fn the_host_is_unchanged_to_the_nanosecond(scene: &Scene) -> Verdict {
     workspace(scene)?;
     let before = forest(scene)?;
-    let output = scene
-        .run(["--dry-run", "--", "sh", "act.sh"])
-        .output()?;
+    let output = scene.run(["--dry-run", "--", "sh", "act.sh"]).output()?;
     output.exits(3)?.stdout_is("out\n")?.stderr_has("err\n")?;
     output.stderr_has("nothing on the host has changed")?;
     same(&before, &forest(scene)?, "the preview changed the host")
@@ -76,7 +74,9 @@ fn the_result_counts_what_happened(scene: &Scene) -> Verdict {
     let mode = find("tool").is_some_and(|entry| entry["mode"] == serde_json::json!([0o644, 0o755]));
     let target = find("link").is_some_and(|entry| entry["target"] == "sub/inner");
     if !renamed || !mode || !target {
-        return Err(Stop::failed(format!("{renamed} {mode} {target}: {changes:?}")));
+        return Err(Stop::failed(format!(
+            "{renamed} {mode} {target}: {changes:?}"
+        )));
     }
     Ok(())
 }
@@ -84,7 +84,10 @@ fn the_result_counts_what_happened(scene: &Scene) -> Verdict {
 fn differences_are_shown_line_by_line(scene: &Scene) -> Verdict {
     workspace(scene)?;
     scene.file("bytes", [0_u8, 1, 2])?;
-    scene.file("more.sh", "echo four >> text; printf '\\0\\1\\2\\3' > bytes\n")?;
+    scene.file(
+        "more.sh",
+        "echo four >> text; printf '\\0\\1\\2\\3' > bytes\n",
+    )?;
     let output = scene
         .run(["--dry-run", "--diff", "--", "sh", "more.sh"])
         .output()?;
@@ -133,8 +136,19 @@ fn granted_places_are_layers_too(scene: &Scene) -> Verdict {
     let outside = scene.outside_file("data", "old\n")?;
     let folder = scene.outside();
     let folder = folder.to_str().unwrap_or_default();
-    scene.file("grant.sh", format!("echo new > {folder}/data; echo x > {folder}/made\n"))?;
-    let run = ["--dry-run", "--json", "--rw", folder, "--", "sh", "grant.sh"];
+    scene.file(
+        "grant.sh",
+        format!("echo new > {folder}/data; echo x > {folder}/made\n"),
+    )?;
+    let run = [
+        "--dry-run",
+        "--json",
+        "--rw",
+        folder,
+        "--",
+        "sh",
+        "grant.sh",
+    ];
     let output = scene.run(run).output()?;
     output.succeeds()?;
     if fs::read_to_string(&outside)? != "old\n" || exists(&scene.outside().join("made")) {
@@ -177,10 +191,7 @@ fn caches_are_dropped(scene: &Scene) -> Verdict {
 }
 
 fn there_is_no_network_unless_asked_for(scene: &Scene) -> Verdict {
-    scene.home_file(
-        ".config/sjail/policy.toml",
-        "[network]\nmode = \"host\"\n",
-    )?;
+    scene.home_file(".config/sjail/policy.toml", "[network]\nmode = \"host\"\n")?;
     let count = |words: &[&str]| -> Verdict<usize> {
         let all = [words, &["--", "cat", "/proc/net/dev"]].concat();
         let output = scene.run(all).output()?;
@@ -209,7 +220,11 @@ fn previews_are_listed_and_dropped(scene: &Scene) -> Verdict {
     verb(scene, &["discard", &id])?.succeeds()?;
     verb(scene, &["previews"])?.succeeds()?.lacks(&id)?;
     verb(scene, &["commit", &id])?.exits(125)?;
-    same(&before, &forest(scene)?, "a dropped preview changed the host")
+    same(
+        &before,
+        &forest(scene)?,
+        "a dropped preview changed the host",
+    )
 }
 
 fn a_killed_preview_leaves_nothing(scene: &Scene) -> Verdict {
@@ -233,7 +248,11 @@ fn a_killed_preview_leaves_nothing(scene: &Scene) -> Verdict {
             return Err(Stop::failed(format!("left behind: {left:?}")));
         }
     }
-    same(&before, &forest(scene)?, "a killed preview changed the host")
+    same(
+        &before,
+        &forest(scene)?,
+        "a killed preview changed the host",
+    )
 }
 
 fn names_of_strangers_are_inert(scene: &Scene) -> Verdict {
@@ -253,7 +272,7 @@ fn programs_of_the_workspace_run_in_it(scene: &Scene) -> Verdict {
     let output = scene.run(["--dry-run", "--", "./own"]).output()?;
     output.succeeds()?.stdout_is("own\n")?;
     fs::create_dir(scene.workspace().join("below"))?;
-    let below = scene.run(["--dry-run", "--", "../own"]);
+    let below = scene.run(["--dry-run", "--workspace", "..", "--", "../own"]);
     let output = below.cwd(scene.workspace().join("below")).output()?;
     output.succeeds()?.stdout_is("own\n")?;
     Ok(())
@@ -261,7 +280,10 @@ fn programs_of_the_workspace_run_in_it(scene: &Scene) -> Verdict {
 
 /// `/tmp` and home are the jail's own in a preview as in any run.
 fn other_places_are_private(scene: &Scene) -> Verdict {
-    scene.file("spread.sh", "echo x > /tmp/x; echo y > ~/y; cat /tmp/x ~/y\n")?;
+    scene.file(
+        "spread.sh",
+        "echo x > /tmp/x; echo y > ~/y; cat /tmp/x ~/y\n",
+    )?;
     let output = scene.run(["--dry-run", "--", "sh", "spread.sh"]).output()?;
     output.succeeds()?.stdout_is("x\ny\n")?;
     output.stderr_has("nothing would change")?;
@@ -272,7 +294,10 @@ fn other_places_are_private(scene: &Scene) -> Verdict {
 }
 
 fn files_that_run_later_are_named(scene: &Scene) -> Verdict {
-    scene.file("plant.sh", "mkdir -p sub; echo 'all:' > sub/Makefile; echo x > .envrc\n")?;
+    scene.file(
+        "plant.sh",
+        "mkdir -p sub; echo 'all:' > sub/Makefile; echo x > .envrc\n",
+    )?;
     let result = preview(scene, "plant.sh", 0)?;
     let named = result["auto_exec"].to_string();
     if !named.contains("sub/Makefile") || !named.contains(".envrc") {

