@@ -51,8 +51,10 @@ impl Room {
             });
         }
         let guest = guest(layer, id);
+        let time = time_of(layer.host.as_path())?;
         make(&guest.join("stage"))?;
         make(&guest.join("backup"))?;
+        fallback::times(layer.host.as_path(), time)?;
         // What an earlier commit has carried home comes back, to be taken back.
         for entry in fs::read_dir(&backup)? {
             let entry = entry?;
@@ -121,14 +123,14 @@ impl Room {
                 carry(&entry.path(), &to)?;
             }
         }
-        remove_tree(guest);
+        remove_guest(guest);
         Ok(())
     }
 
     /// Leaves without backups.
     pub fn abandon(self) {
         if let Some(guest) = &self.guest {
-            remove_tree(guest);
+            remove_guest(guest);
         }
         remove_tree(&self.backup);
     }
@@ -140,8 +142,23 @@ pub fn clear(layer: &Layer, id: &str) {
     let own = fs::symlink_metadata(&guest)
         .is_ok_and(|meta| meta.is_dir() && meta.uid() == nix::unistd::geteuid().as_raw());
     if own {
-        remove_tree(&guest);
+        remove_guest(&guest);
     }
+}
+
+/// Our folder comes and goes; the time of the folder that it lies in stays.
+fn remove_guest(guest: &Path) {
+    let host = guest.parent().unwrap_or(guest);
+    let time = time_of(host);
+    remove_tree(guest);
+    if let Ok(time) = time {
+        let _ = fallback::times(host, time);
+    }
+}
+
+fn time_of(path: &Path) -> io::Result<(i64, i64)> {
+    let meta = fs::symlink_metadata(path)?;
+    Ok((meta.mtime(), meta.mtime_nsec()))
 }
 
 fn guest(layer: &Layer, id: &str) -> PathBuf {
