@@ -110,13 +110,14 @@ impl Base {
     }
 
     /// Whether this stat says the same. Our own moves, which took place within these spans
-    /// of time, change nothing but the time of the last change.
+    /// of time, change nothing but the time of the last change, and between file systems
+    /// the inode.
     pub fn is(&self, stat: &FileStat, own: &[Span]) -> bool {
         let ctime = (stat.st_ctime, stat.st_ctime_nsec);
-        self.ino == stat.st_ino
-            && self.mode == stat.st_mode
-            && (self.ctime == ctime
-                || (self.mtime == (stat.st_mtime, stat.st_mtime_nsec) && is_own(ctime, own)))
+        let mtime = (stat.st_mtime, stat.st_mtime_nsec);
+        self.mode == stat.st_mode
+            && ((self.ino == stat.st_ino && self.ctime == ctime)
+                || (self.ino != 0 && self.mtime == mtime && is_own(ctime, own)))
     }
 }
 

@@ -347,8 +347,9 @@ pub fn unchanged(
     if kind(now) == Kind::Folder {
         let mut count = Count::default();
         count.add(lower, path);
-        let same = base.ino == now.st_ino && base.mode == now.st_mode;
         let ctime = (now.st_ctime, now.st_ctime_nsec);
+        let is_it = base.ino == now.st_ino || (base.ino != 0 && is_own(ctime, own));
+        let same = is_it && base.mode == now.st_mode;
         let is_old = |time| time <= base.ctime || is_own(time, own);
         return Ok(same && is_old(ctime) && is_old(count.newest));
     }
