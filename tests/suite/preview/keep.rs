@@ -197,8 +197,7 @@ mkdir -m 750 special
     ensure(
         leaf("kept")?
             .attributes
-            .get(b"user.mark".as_slice())
-            .is_some(),
+            .contains_key(b"user.mark".as_slice()),
         || "attribute",
     )?;
     ensure(
