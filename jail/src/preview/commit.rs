@@ -308,8 +308,8 @@ impl<'a> Planner<'a> {
         for entry in record::entries(folder)? {
             let entry = entry?;
             let full = full(record, &entry);
-            let is_part = entry.within
-                && (entry.kept_out.is_some() || choice.paths.iter().any(|path| *path == full));
+            let is_part =
+                entry.within && (entry.kept_out.is_some() || choice.paths.contains(&full));
             if is_part {
                 for above in entry.path.as_path().ancestors().skip(1) {
                     split.insert((entry.layer, above.to_owned()));
@@ -358,7 +358,7 @@ impl<'a> Planner<'a> {
         if entry.within && !above.is_some_and(|above| self.split.contains(&above)) {
             return Ok(());
         }
-        if !chosen && !(is_split && self.leads(&full)) {
+        if !(chosen || is_split && self.leads(&full)) {
             return Ok(());
         }
         if let Some(why) = &entry.kept_out {

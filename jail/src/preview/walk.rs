@@ -236,7 +236,7 @@ impl Walk<'_> {
         let hashed =
             kind(old) == Kind::File && content_size(old) <= HASHED && entry.act != Act::Deleted;
         if hashed && let Some(base) = &mut entry.base {
-            base.sha256 = self.lower.file(path).and_then(|file| hash(file)).ok();
+            base.sha256 = self.lower.file(path).and_then(hash).ok();
         }
         entry
     }
