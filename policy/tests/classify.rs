@@ -756,3 +756,18 @@ fn a_home_below_a_temporary_folder_hides_no_secrets() {
     let answer = classify(b"cat /tmp/lab/home/project/x > /tmp/y", &context);
     assert_eq!(answer.risk, Risk::Normal);
 }
+
+#[test]
+fn a_value_evaluated_again_and_again_is_not_read_each_time() {
+    let value = "x".repeat(20_000);
+    let line = format!("x='a[$({value})]'; (( {} ))", "x,".repeat(10_000));
+    let answer = judged(&line);
+    assert!(answer.risk >= Risk::Dangerous);
+    assert!(
+        answer
+            .reasons
+            .contains(&"Too much arithmetic to judge".to_owned()),
+        "{:?}",
+        answer.reasons
+    );
+}

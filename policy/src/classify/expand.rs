@@ -13,6 +13,8 @@ use crate::shell::word::{
 
 /// Stands for the output of a substitution that is only known when it runs.
 pub(crate) const UNKNOWN_OUTPUT: &str = "$(…)";
+/// The same value may be evaluated again and again: not more bytes than this, together.
+const MAX_ARITHMETIC: usize = 64 * 1024;
 /// Argument lists that the same words may become; more are not followed.
 const MAX_LISTS: usize = 16;
 
@@ -110,6 +112,11 @@ impl Judge<'_> {
         span: Span,
     ) {
         if !text.contains('[') || !text.contains(['$', '`']) {
+            return;
+        }
+        self.arithmetic += text.len();
+        if self.arithmetic > MAX_ARITHMETIC {
+            self.opaque("Too much arithmetic to judge", span);
             return;
         }
         let arithmetic = shell::parse_arithmetic(text.as_bytes());

@@ -37,6 +37,8 @@ pub(crate) struct Judge<'c> {
     pub active: Vec<String>,
     commands: Vec<SimpleCommand>,
     opaque: Vec<Opaque>,
+    /// How many bytes of text were evaluated as arithmetic.
+    pub arithmetic: usize,
     /// Whether a compound command is cut off at the end of its source.
     pub unfinished: bool,
     /// Inside text that is an argument: where that argument stands.
@@ -109,6 +111,7 @@ impl<'c> Judge<'c> {
             active: Vec::new(),
             commands: Vec::new(),
             opaque: Vec::new(),
+            arithmetic: 0,
             unfinished: false,
             frame: None,
             texts: 0,

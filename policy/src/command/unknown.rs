@@ -10,6 +10,8 @@ use crate::classify::state::State;
 use crate::effect::Action;
 use crate::risk::Risk;
 
+/// In longer argument lists only the first word that may be a command is looked at.
+const MAX_WORDS: usize = 512;
 /// Arguments that may carry a command are looked at up to this many.
 const MAX_LOOKS: usize = 8;
 
@@ -105,7 +107,8 @@ fn carries(judge: &mut Judge<'_>, state: &mut State, call: &Call, draft: &mut Dr
         });
         (worst, at) = (risk, args[first].span);
     }
-    for (at_word, word) in args.iter().enumerate().take(MAX_LOOKS) {
+    let looks = if args.len() > MAX_WORDS { 0 } else { MAX_LOOKS };
+    for (at_word, word) in args.iter().enumerate().take(looks) {
         if known == Some(at_word) || !word.exact || knowledge::program(base(&word.text)).is_none() {
             continue;
         }
