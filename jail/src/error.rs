@@ -388,11 +388,19 @@ impl Error {
     }
 }
 
+fn is_off(setting: &str) -> bool {
+    std::fs::read_to_string(setting).is_ok_and(|text| text.trim() == "0")
+}
+
 fn namespaces_refused(errno: Errno) -> String {
     let (why, fix) = match errno {
-        Errno::EPERM => (
-            "unprivileged user namespaces are switched off, or this is inside a jail or container that forbids them",
+        Errno::EPERM if is_off("/proc/sys/kernel/unprivileged_userns_clone") => (
+            "the system gives user namespaces to root alone",
             "sysctl kernel.unprivileged_userns_clone=1 (as root)",
+        ),
+        Errno::EPERM => (
+            "a filter forbids user namespaces, as in a container, another jail or a chroot",
+            "docker run --security-opt seccomp=unconfined …, or run sjail outside of it",
         ),
         Errno::ENOSPC => (
             "the limit of user namespaces is reached",

@@ -18,8 +18,8 @@ mod work;
 
 use sjail_tests::Test;
 
-/// Every suite with its name.
-fn suites() -> Vec<(&'static str, Vec<Test>)> {
+/// The suites that stand: run whenever none is named.
+fn standing() -> Vec<(&'static str, Vec<Test>)> {
     vec![
         ("run", run::suite()),
         ("policy", policy::suite()),
@@ -43,13 +43,16 @@ fn suites() -> Vec<(&'static str, Vec<Test>)> {
 #[allow(dead_code)] // none is run by name at present
 fn waiting() -> Vec<(&'static str, Vec<Test>)> {
     vec![
-        // About one in fifty exchanges with a shell's job control does not come back.
-        ("terminal", terminal::suite()),
         // The broker's side of the question is landing.
         ("network", network::ask::tests()),
     ]
 }
 
 fn main() -> std::process::ExitCode {
-    sjail_tests::main(suites(), env!("CARGO_BIN_EXE_attacker"))
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let mut suites = standing();
+    if words.iter().any(|word| !word.starts_with("--")) {
+        suites.extend(waiting());
+    }
+    sjail_tests::main(suites, env!("CARGO_BIN_EXE_attacker"))
 }

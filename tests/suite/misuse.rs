@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use sjail_tests::{Identity, Output, Scene, Stop, Test, Verdict, tests};
+use sjail_tests::{Identity, Output, Scene, Stop, Test, Verdict, ensure, tests};
 
 pub fn suite() -> Vec<Test> {
     let mut tests = tests![
@@ -34,6 +34,7 @@ pub fn suite() -> Vec<Test> {
         no_file_size,
         few_processes,
         nested,
+        no_user_namespaces_left,
         no_home,
         no_environment_at_all,
         the_roots_of_everything_need_to_be_said_aloud,
@@ -380,6 +381,20 @@ fn nested(scene: &Scene) -> Verdict {
         .output()?;
     output.exits(125)?.stderr_has("namespace")?;
     Ok(())
+}
+
+/// The cause and the fix are named, and nothing is run.
+fn no_user_namespaces_left(scene: &Scene) -> Verdict {
+    scene.needs(&["unshare"])?;
+    let spend = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" \"$@\"";
+    let output = scene
+        .host("unshare")
+        .args(["-Ur", "sh", "-c", spend])
+        .args([scene.program("sjail")])
+        .args(["run", "--no-broker", "--quiet", "--", "touch", "ran"])
+        .output()?;
+    refused(&output, 125, "user.max_user_namespaces")?;
+    ensure(!scene.workspace().join("ran").exists(), || "it ran")
 }
 
 fn no_home(scene: &Scene) -> Verdict {

@@ -455,9 +455,12 @@ fn a_screen_inside_tmux(scene: &Scene) -> Verdict {
         seen("1 in tmux")?;
         tmux(&["resize-window", "-x", "60", "-y", "20"])?.succeeds()?;
         tmux(&["send-keys", "Escape"])?.succeeds()?;
-        tmux(&["send-keys", "-l", ":echo &columns . 'x' . &lines"])?.succeeds()?;
-        tmux(&["send-keys", "Enter"])?.succeeds()?;
-        seen("60x")?;
+        // It hears of the new size in its own time: asked until it has.
+        wait::until_true("60x", || {
+            tmux(&["send-keys", "-l", ":echo &columns . 'x' . &lines"]).is_ok()
+                && tmux(&["send-keys", "Enter"]).is_ok()
+                && tmux(&["capture-pane", "-p"]).is_ok_and(|screen| screen.stdout.contains("60x"))
+        })?;
         tmux(&["send-keys", "-l", ":wq"])?.succeeds()?;
         tmux(&["send-keys", "Enter"])?.succeeds()?;
         seen("over-0")

@@ -141,11 +141,11 @@ fn refused(errno: Errno) -> (String, String) {
         ),
         Errno::ENOSYS | Errno::EINVAL => (
             "this kernel was built without user namespaces".into(),
-            "use a kernel with CONFIG_USER_NS=y, or run with --allow-degraded".into(),
+            "use a kernel with CONFIG_USER_NS=y".into(),
         ),
         other => (
             format!("refused: {}", other.desc()),
-            "`sjail run --allow-degraded` goes on without, and says what is missing".into(),
+            "a container's or host's restriction; outside of it sjail works".into(),
         ),
     }
 }
