@@ -45,6 +45,8 @@ fn waiting() -> Vec<(&'static str, Vec<Test>)> {
     vec![
         // The broker's side of the question is landing.
         ("network", network::ask::tests()),
+        // About one in fifty exchanges with a shell's job control does not come back.
+        ("terminal", terminal::suite()),
     ]
 }
 

@@ -13,18 +13,27 @@ pub fn special(address: IpAddr) -> Option<&'static str> {
 }
 
 /// Whether an address is one of this machine's own, whatever interface has it. The kernel
-/// answers from itself to such an address; nothing is sent.
+/// answers from itself to such an address, and lets it be taken; nothing is sent.
 pub fn is_own(address: IpAddr) -> bool {
-    let unspecified: IpAddr = match address {
-        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    let (unspecified, nobody): (IpAddr, IpAddr) = match address {
+        IpAddr::V4(_) => (
+            Ipv4Addr::UNSPECIFIED.into(),
+            Ipv4Addr::new(192, 0, 2, 255).into(),
+        ),
+        IpAddr::V6(_) => (
+            Ipv6Addr::UNSPECIFIED.into(),
+            Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 0xffff).into(),
+        ),
     };
-    UdpSocket::bind(SocketAddr::new(unspecified, 0))
+    let takes = |address| UdpSocket::bind(SocketAddr::new(address, 0)).is_ok();
+    let answers = UdpSocket::bind(SocketAddr::new(unspecified, 0))
         .and_then(|socket| {
             socket.connect(SocketAddr::new(address, 9))?;
             socket.local_addr()
         })
-        .is_ok_and(|local| local.ip() == address)
+        .is_ok_and(|local| local.ip() == address);
+    // Where every address may be taken (ip_nonlocal_bind), taking one says nothing.
+    answers || (takes(address) && !takes(nobody))
 }
 
 fn special_v4(address: Ipv4Addr) -> Option<&'static str> {

@@ -1,7 +1,7 @@
 //! `--net filtered`: who is reached, who is not, and what is said about it. Every server
 //! is the test's own, in a world of its own (see `sjail_tests::town`).
 
-pub mod ask;
+mod ask;
 mod clients;
 mod installs;
 mod matrix;
@@ -15,6 +15,7 @@ pub fn suite() -> Vec<Test> {
     tests.extend(record::tests());
     tests.extend(clients::tests());
     tests.extend(installs::tests());
+    tests.extend(ask::tests());
     tests
 }
 
