@@ -5,6 +5,7 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
+use sjail_policy::decide::Action;
 use sjail_policy::show::inert;
 
 use super::{Failure, print, print_json, read};
@@ -139,6 +140,14 @@ pub fn commit(words: &[OsString]) -> Result<u8, Failure> {
     let (held, mut record) = store().take(&args.id)?;
     if record.state == State::Committed {
         return Err(Error::IsCommitted { id: args.id }.into());
+    }
+    if record.verdict.action != Action::Execute.name() {
+        return Err(Error::NeedsApproval {
+            id: args.id,
+            command: record.command,
+            why: record.verdict.rule,
+        }
+        .into());
     }
     let choice = Choice {
         paths: absolute(&args.paths, &record),

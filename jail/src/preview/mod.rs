@@ -108,6 +108,18 @@ pub enum Error {
         /// What differs.
         conflicts: Vec<Conflict>,
     },
+    /// Nobody has agreed to it.
+    #[error(
+        "preview {id} is not committed: to run it for real somebody must agree ({why}), and to keep what it did as well; run it for real, which asks: sjail run -- {command}"
+    )]
+    NeedsApproval {
+        /// Which.
+        id: String,
+        /// What was run.
+        command: String,
+        /// The rule that asks.
+        why: String,
+    },
     /// Nothing to take back.
     #[error("preview {id} is not committed; there is nothing to take back")]
     NotCommitted {

@@ -8,6 +8,7 @@ use std::io;
 
 pub mod alive;
 pub mod bomb;
+pub mod changes;
 pub mod files;
 pub mod gate;
 pub mod ipc;
@@ -72,6 +73,7 @@ pub const ATTEMPTS: &[(&str, Attempt)] = &[
     ("bomb-tmp", bomb::fill),
     ("caps-any", privileges::any_capability),
     ("caps-raise", privileges::raise),
+    ("change", changes::change),
     ("chmod-mode", files::chmod),
     ("chroot-here", mounts::chroot),
     ("clone-high-bits", gate::clone_high_bits),
@@ -163,6 +165,7 @@ pub const ATTEMPTS: &[(&str, Attempt)] = &[
     ("write-same", files::write_same),
     ("write-until", names::write_until),
     ("x32", gate::x32),
+    ("plant", changes::plant),
 ];
 
 /// Runs the named attempt and tells on standard output what came of it.

@@ -14,6 +14,7 @@ pub fn tests() -> Vec<Test> {
         a_commit_goes_through_no_link,
         whiteouts_cannot_be_made,
         the_layers_are_out_of_sight,
+        a_commit_is_no_way_around_an_approval,
     ]
 }
 
@@ -136,5 +137,19 @@ fn the_layers_are_out_of_sight(scene: &Scene) -> Verdict {
         || format!("the layers are seen: {}", output.stdout),
     )?;
     output.stdout_has("overlay")?;
+    Ok(())
+}
+
+/// A dry run needs no approval, so what would have asked must not be committed without.
+fn a_commit_is_no_way_around_an_approval(scene: &Scene) -> Verdict {
+    scene.file("folder/a", "a\n")?;
+    let run = ["--dry-run", "--json", "--", "rm", "-rf", "folder"];
+    let output = scene.run(run).output()?;
+    output.succeeds()?;
+    let id = id(&output.json()?)?;
+    for words in [&["commit", &id][..], &["commit", "--force", &id]] {
+        verb(scene, words)?.exits(77)?.stderr_has("agree")?;
+        ensure(exists(&scene.workspace().join("folder/a")), || "it is gone")?;
+    }
     Ok(())
 }

@@ -2,8 +2,10 @@
 //! be kept, dropped and taken back.
 
 mod attacks;
+mod crash;
 mod everyday;
 mod keep;
+mod property;
 
 use std::path::Path;
 
@@ -14,6 +16,14 @@ pub fn suite() -> Vec<Test> {
     let mut all = everyday::tests();
     all.extend(keep::tests());
     all.extend(attacks::tests());
+    all
+}
+
+/// What takes long, or has not stood for long.
+pub fn long() -> Vec<Test> {
+    let mut all = property::tests();
+    all.extend(property::long_tests());
+    all.extend(crash::tests());
     all
 }
 
