@@ -41,7 +41,6 @@ fn suites() -> Vec<(&'static str, Vec<Test>)> {
 }
 
 /// The suites whose part of sjail is still being built: run when named.
-#[allow(dead_code)] // none is run by name at present
 /// The suites that take long, or wait for a part of sjail: run when named.
 fn waiting() -> Vec<(&'static str, Vec<Test>)> {
     vec![
