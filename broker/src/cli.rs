@@ -1,5 +1,6 @@
 //! What can be typed. People type it as `sjail queue …`; `sjail` hands the words on.
 
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -87,7 +88,7 @@ pub fn main() -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("sjail: {error}");
+            let _ = writeln!(std::io::stderr(), "sjail: {error}");
             ExitCode::from(code_of(&error))
         }
     }

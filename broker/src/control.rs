@@ -21,8 +21,6 @@ use crate::sources::NoPolicy;
 const PAGE: u32 = 1000;
 /// So many records at most in one answer.
 const RECORDS: u32 = 10_000;
-/// An approval may be used for so long when the policy says nothing else.
-pub const APPROVAL_TTL: i64 = 1800;
 
 /// Answers one call.
 pub async fn answer(visit: &mut Visit, call: Call) -> Result<(), Failure> {
@@ -134,8 +132,8 @@ async fn approve(visit: &mut Visit, yes: wire::Approve) -> Result<(), Failure> {
                 &yes.id,
                 &by,
                 &yes.extent,
+                &yes.without,
                 yes.note.as_deref(),
-                APPROVAL_TTL,
                 now(),
             )
         })

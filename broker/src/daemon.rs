@@ -28,6 +28,7 @@ use crate::peer::HostNamespaces;
 use crate::private_file;
 use crate::queue::{allowlist, permit, request};
 use crate::readers::Readers;
+use crate::say::say;
 use crate::server;
 use crate::service::{Service, now};
 use crate::sources::Policies;
@@ -210,12 +211,12 @@ async fn sweep(service: &Arc<Service>) {
     let mut since_prune = PRUNE;
     loop {
         if let Err(error) = sweep_once(service).await {
-            eprintln!("sjail-broker: {error}");
+            say(&error.to_string());
         }
         if since_prune >= PRUNE {
             since_prune = Duration::ZERO;
             if let Err(error) = prune_old(service).await {
-                eprintln!("sjail-broker: {error}");
+                say(&error.to_string());
             }
         }
         tokio::time::sleep(SWEEP).await;

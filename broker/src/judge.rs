@@ -12,6 +12,7 @@ use sjail_policy::decide::{self, Action, decide};
 use sjail_policy::plan::Plan;
 use sjail_policy::risk::Risk;
 use sjail_policy::rule::{Bases, Rule};
+use sjail_policy::show;
 use sjail_policy::wire::control::Proposal;
 use sjail_policy::wire::request::{Asking, Place, Submission, Typed};
 
@@ -235,10 +236,7 @@ impl Judge {
             },
             rule,
             message,
-            needs: match place {
-                Place::Jail => Vec::new(),
-                Place::Host => vec!["to run on the host, outside the jail".to_owned()],
-            },
+            needs: needs(place, &submission.options),
             policy_hash: Hash::of(format!("{} {allowlist_hash}", in_force.hash).as_bytes())
                 .to_string(),
             files: programs::files(line, &plan, typed),
@@ -361,6 +359,32 @@ impl Surroundings {
     }
 }
 
+/// What the command needs beyond the jail as its owner has it, each in a few words: what
+/// its command line asks for is granted for this run alone.
+fn needs(place: Place, options: &[ByteString]) -> Vec<String> {
+    let mut needs = Vec::new();
+    if place == Place::Host {
+        needs.push("to run on the host, outside the jail".to_owned());
+    }
+    for option in options {
+        let text = show::inert(option.as_bytes());
+        let (flag, value) = text.split_once('=').unwrap_or((&text, ""));
+        needs.push(match flag {
+            "--ro" => format!("to read {value}"),
+            "--rw" => format!("to write {value}"),
+            "--bind" => format!("to see {value}"),
+            "--net" if value == "none" => continue,
+            "--net" => format!("the network: {value}"),
+            "--allow-host" => format!("the network: {value}"),
+            // The value may be a secret.
+            "--env" => format!("the variable {}", value.split('=').next().unwrap_or(value)),
+            "--allow-degraded" => "to run where layers of the jail are missing".to_owned(),
+            _ => continue,
+        });
+    }
+    needs
+}
+
 fn classified(typed: &Typed, context: &Context) -> Classification {
     match typed {
         Typed::Line(line) => classify::classify(line.as_bytes(), context),
@@ -384,5 +408,32 @@ fn one_line(typed: &Typed) -> String {
             argv.iter()
                 .map(|word| String::from_utf8_lossy(word.as_bytes()).into_owned()),
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_command_line_asks_for_is_named_and_no_value_of_a_variable() {
+        let options = [
+            "--ro=/home/ann/.ssh/id.pub",
+            "--net=host",
+            "--env=TOKEN=hunter2",
+            "--memory=1G",
+            "--net=none",
+        ];
+        let options: Vec<ByteString> = options.map(ByteString::from).into();
+        assert_eq!(
+            needs(Place::Host, &options),
+            [
+                "to run on the host, outside the jail",
+                "to read /home/ann/.ssh/id.pub",
+                "the network: host",
+                "the variable TOKEN",
+            ]
+        );
+        assert!(needs(Place::Jail, &[]).is_empty());
     }
 }

@@ -34,6 +34,7 @@ pub mod proposal;
 pub mod queue;
 pub mod readers;
 pub mod requests;
+pub mod say;
 pub mod server;
 pub mod service;
 pub mod sources;

@@ -9,6 +9,7 @@ use sjail_policy::show;
 use tokio::sync::Semaphore;
 
 use crate::queue::Stored;
+use crate::say::say;
 
 /// So many of these commands run at once; more are left out, the queue shows them.
 static ROOM: std::sync::LazyLock<Arc<Semaphore>> =
@@ -64,6 +65,6 @@ fn run(command: &[String], summary: &str, id: &str, risk: Risk) {
                 drop(place);
             });
         }
-        Err(error) => eprintln!("sjail-broker: on_ask cannot be run: {error}"),
+        Err(error) => say(&format!("on_ask cannot be run: {error}")),
     }
 }

@@ -4,6 +4,7 @@
 
 pub mod allowlist;
 pub mod answer;
+pub mod narrow;
 pub mod permit;
 pub mod request;
 pub mod session;

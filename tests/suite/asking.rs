@@ -23,6 +23,9 @@ pub fn suite() -> Vec<Test> {
         a_question_that_nobody_waits_for_is_withdrawn,
         evidence_is_shown_and_stays,
         an_environment_too_large_has_a_sentence,
+        an_approval_names_and_carries_what_is_needed,
+        a_broker_that_nobody_hears_goes_on,
+        an_approver_may_leave_out_what_is_asked_for,
     ]
 }
 
@@ -257,7 +260,8 @@ print('second', ask(60000)['parameters']['answer'], flush=True)
     speaker.finish()?;
     // An answer about a host lets no command run.
     desk.sjail(["run", "--no-wait", "--approval", id])?
-        .exits(77)?;
+        .exits(77)?
+        .stderr_has("no approval")?;
     desk.sjail(["audit", "verify"])?.succeeds()?;
     Ok(())
 }
@@ -315,5 +319,83 @@ fn an_environment_too_large_has_a_sentence(scene: &Scene) -> Verdict {
         .stderr_has("the command and its environment have")?;
     assert!(!scene.workspace().join("made").exists());
     drop(desk);
+    Ok(())
+}
+
+fn an_approval_names_and_carries_what_is_needed(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    desk.needs_no_terminal()?;
+    let key = scene.home_file("kept/id.pub", "the key\n")?;
+    let path = key.display().to_string();
+    // Without it there is no such file in the jail.
+    let cat = ["run", "--", "cat", &path];
+    let blind = desk.sjail(cat)?;
+    assert_ne!(blind.code(), Some(0));
+    let mut terminal = scene
+        .sjail(["run", "--require-approval", "--no-wait", "--ro", &path])
+        .args(["--", "cat", &path])
+        .terminal()?;
+    terminal.expect("approval is pending")?;
+    terminal.finish()?;
+    let request = desk.first_request()?;
+    let id = request["id"].as_str().unwrap_or_default();
+    desk.sjail(["queue", "show", id])?
+        .succeeds()?
+        .stdout_has(&format!("to read {path}"))?;
+    desk.sjail(["queue", "approve", id])?.succeeds()?;
+    desk.sjail(["run", "--approval", id])?
+        .succeeds()?
+        .stdout_has("the key")?;
+    // For that run alone.
+    let again = desk.sjail(cat)?;
+    assert_ne!(again.code(), Some(0));
+    Ok(())
+}
+
+fn a_broker_that_nobody_hears_goes_on(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    scene.needs(&["bash"])?;
+    // A program that is not there: the broker says so, into a pipe that nobody reads.
+    scene.home_file(
+        ".config/sjail/policy.toml",
+        "[approval]\non_ask = [\"/nowhere/at-all\", \"{summary}\"]\n",
+    )?;
+    let line = "exec \"$0\" serve 2> >(exec true)";
+    let broker = scene.host("bash").args(["-c", line]);
+    let mut broker = broker.args([scene.program("sjail-broker")]).start()?;
+    broker.wait_for_file(desk.socket("request.sock"))?;
+    for line in ["rm -rf a", "rm -rf b", "rm -rf c"] {
+        desk.sjail(["run", "--no-wait", "-c", line])?.exits(75)?;
+    }
+    assert!(!broker.ended(), "the broker ended");
+    desk.sjail(["run", "--", "true"])?.succeeds()?;
+    Ok(())
+}
+
+fn an_approver_may_leave_out_what_is_asked_for(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    desk.needs_no_terminal()?;
+    let first = scene.home_file("kept/first", "the first\n")?;
+    let second = scene.home_file("kept/second", "the second\n")?;
+    let (first, second) = (first.display().to_string(), second.display().to_string());
+    let line = format!("cat {first}; cat {second}");
+    let mut terminal = scene
+        .sjail(["run", "--require-approval", "--no-wait"])
+        .args(["--ro", &first, "--ro", &second, "-c", &line])
+        .terminal()?;
+    terminal.expect("approval is pending")?;
+    terminal.finish()?;
+    let request = desk.first_request()?;
+    let id = request["id"].as_str().unwrap_or_default();
+    desk.sjail(["queue", "approve", id, "--without", "/etc/shadow"])?
+        .exits(77)?
+        .stderr_has("it is not asked for")?;
+    desk.sjail(["queue", "approve", id, "--without", &second, "--for", "1h"])?
+        .exits(77)?;
+    desk.sjail(["queue", "approve", id, "--without", &second])?
+        .succeeds()?;
+    let run = desk.sjail(["run", "--approval", id])?;
+    run.stdout_has("the first")?;
+    assert!(!run.stdout.contains("the second"), "{}", run.stdout);
     Ok(())
 }

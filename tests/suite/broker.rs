@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use serde_json::json;
-use sjail_tests::{Scene, Stop, Test, Verdict, tests, wait};
+use sjail_tests::{Scene, Test, Verdict, tests, wait};
 
 use crate::desk::Desk;
 
 pub fn suite() -> Vec<Test> {
-    let mut all = tests![
+    tests![
         what_runs_is_in_the_log,
         blocked_is_blocked_and_told,
         an_approval_runs_once_and_only_what_was_seen,
@@ -29,13 +29,7 @@ pub fn suite() -> Vec<Test> {
         the_outcome_outlives_the_broker,
         sockets_are_taken_over,
         an_exchanged_log_is_noticed,
-    ];
-    all.push(
-        Test::new("killed_at_random_moments", killed_at_random_moments)
-            .alone()
-            .timeout(600),
-    );
-    all
+    ]
 }
 
 fn what_runs_is_in_the_log(scene: &Scene) -> Verdict {
@@ -395,72 +389,4 @@ fn an_exchanged_log_is_noticed(scene: &Scene) -> Verdict {
         .exits(1)?
         .stdout_has("are missing")?;
     Ok(())
-}
-
-/// Clients submit and run while the broker is killed again and again: every client
-/// gets a clear answer, nothing that was acknowledged is lost, the chain is whole.
-fn killed_at_random_moments(scene: &Scene) -> Verdict {
-    const KILLS: usize = 40;
-    let desk = Desk::at(scene);
-    desk.sjail(["queue", "list"])?.succeeds()?;
-    let stop = std::sync::atomic::AtomicBool::new(false);
-    let done = std::thread::scope(|scope| -> Verdict<Vec<String>> {
-        let clients: Vec<_> = (0..4)
-            .map(|_| scope.spawn(|| client(scene, &stop)))
-            .collect();
-        let mut killed = 0;
-        let mut seed: u64 = 0x9e37_79b9;
-        while killed < KILLS {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            std::thread::sleep(Duration::from_millis(20 + (seed >> 33) % 300));
-            if let Ok(pid) = desk.pid() {
-                killed += usize::from(kill(pid, Signal::SIGKILL).is_ok());
-            }
-        }
-        stop.store(true, std::sync::atomic::Ordering::SeqCst);
-        let mut ids = Vec::new();
-        for client in clients {
-            let told = client
-                .join()
-                .map_err(|_| Stop::failed("a client panicked"))?;
-            ids.extend(told?);
-        }
-        Ok(ids)
-    })?;
-    assert!(!done.is_empty(), "no command ran at all");
-    desk.sjail(["queue", "list"])?.succeeds()?;
-    desk.sjail(["audit", "verify"])?.succeeds()?;
-    let export = desk.sjail(["audit", "export", "--format", "jsonl"])?;
-    for id in done {
-        let intents = export
-            .stdout
-            .lines()
-            .filter(|line| line.contains(&id) && line.contains("\"event\":\"intent\""))
-            .count();
-        assert_eq!(
-            intents, 1,
-            "{id} ran, and its intent is there {intents} times"
-        );
-    }
-    Ok(())
-}
-
-/// Runs commands until told to stop; gives the ids of those that ran.
-fn client(scene: &Scene, stop: &std::sync::atomic::AtomicBool) -> Verdict<Vec<String>> {
-    let mut ids = Vec::new();
-    while !stop.load(std::sync::atomic::Ordering::SeqCst) {
-        let run = scene
-            .sjail(["run", "--agent", "c", "--json", "--", "true"])
-            .output()?;
-        let result = run.json()?;
-        match run.code() {
-            Some(0) => ids.extend(result["id"].as_str().map(str::to_owned)),
-            // A sentence that names the broker, not a hang and not a crash.
-            Some(125) => {
-                run.stderr_has("broker")?;
-            }
-            other => return Err(Stop::failed(format!("exit {other:?}: {result}"))),
-        }
-    }
-    Ok(ids)
 }

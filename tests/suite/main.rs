@@ -2,6 +2,7 @@
 
 mod asking;
 mod broker;
+mod crash;
 mod desk;
 mod escape;
 mod kill;
@@ -30,6 +31,7 @@ fn suites() -> Vec<(&'static str, Vec<Test>)> {
         ("protected", escape::protected::tests()),
         ("broker", broker::suite()),
         ("asking", asking::suite()),
+        ("crash", crash::suite()),
         ("protect", protect::suite()),
         ("limits", limits::suite()),
         ("kill", kill::suite()),
@@ -49,6 +51,7 @@ fn waiting() -> Vec<(&'static str, Vec<Test>)> {
         ("network", network::ask::tests()),
         // About one in fifty exchanges with a shell's job control does not come back.
         ("terminal", terminal::suite()),
+        ("crashes", crash::long()),
     ]
 }
 

@@ -38,6 +38,9 @@ pub enum Queue {
     Approve {
         /// The request
         id: String,
+        /// Leave out what it asks for: a path, a host, or `network`
+        #[arg(long, value_name = "WHAT")]
+        without: Vec<std::ffi::OsString>,
         /// The same command again without asking, for so long
         #[arg(long = "for", value_name = "TIME")]
         time: Option<Duration>,
@@ -138,6 +141,7 @@ pub fn run(verb: Queue) -> Result<u8> {
         }
         Queue::Approve {
             id,
+            without,
             time,
             count,
             workspace,
@@ -160,6 +164,7 @@ pub fn run(verb: Queue) -> Result<u8> {
                     count,
                     scope,
                 },
+                without: without.into_iter().map(Into::into).collect(),
                 note,
                 claimed_by: by,
             };

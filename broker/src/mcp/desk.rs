@@ -66,6 +66,7 @@ fn approve(yes: Approve) -> Result<Value> {
     let approve = wire::Approve {
         id: yes.id,
         extent: wire::Extent::default(),
+        without: Vec::new(),
         note: yes.notes,
         claimed_by: yes.approved_by,
     };

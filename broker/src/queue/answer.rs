@@ -1,6 +1,7 @@
 //! Answering a request, and using the answer once.
 
 use rusqlite::{OptionalExtension, params};
+use sjail_policy::bytes::ByteString;
 use sjail_policy::plan::Plan;
 use sjail_policy::wire::control::{AllowlistAdd, Extent, RequestStatus, Scope};
 use sjail_policy::wire::request::Binding;
@@ -11,7 +12,7 @@ use crate::binding;
 use crate::error::{Error, Result};
 use crate::process::ProcessId;
 use crate::queue::request::{self, Stored, Subject, about, find, set_status};
-use crate::queue::{allowlist, permit};
+use crate::queue::{allowlist, narrow, permit};
 
 /// Somebody who answers.
 #[derive(Debug, Clone)]
@@ -51,14 +52,25 @@ pub fn approve(
     id: &str,
     by: &Approver,
     extent: &Extent,
+    without: &[ByteString],
     note: Option<&str>,
-    ttl: i64,
     now: i64,
 ) -> Result<Stored> {
     let stored = open_request(ledger, id, by, now)?;
+    // As long as the policy gave the question, the answer has to be used.
+    let ttl = stored.expires - stored.created;
     let lasting = extent.seconds.is_some()
         || extent.count.is_some()
         || matches!(extent.scope, Scope::Workspace | Scope::Session);
+    if !without.is_empty() {
+        if lasting || extent.scope == Scope::Always {
+            return Err(Error::Refused(
+                "what is left out is left out of one run: --without goes with a plain yes"
+                    .to_owned(),
+            ));
+        }
+        narrow::leave_out(ledger, &stored, without)?;
+    }
     let is_host = matches!(stored.body.subject, Subject::Host { .. });
     if extent.scope == Scope::Always && !is_host {
         let proposal = stored.body.always.clone();
@@ -101,6 +113,7 @@ pub fn approve(
         by,
         note,
         Some(extent),
+        without,
     )?;
     find(ledger.connection(), id)
 }
@@ -121,7 +134,15 @@ pub fn reject(
         Some(&by.summary),
         reason,
     )?;
-    answered(ledger, &stored, RequestStatus::Rejected, by, reason, None)?;
+    answered(
+        ledger,
+        &stored,
+        RequestStatus::Rejected,
+        by,
+        reason,
+        None,
+        &[],
+    )?;
     find(ledger.connection(), id)
 }
 
@@ -150,6 +171,7 @@ fn answered(
     by: &Approver,
     note: Option<&str>,
     extent: Option<&Extent>,
+    without: &[ByteString],
 ) -> Result<()> {
     let mut entry = about(stored, Event::Approval, status);
     entry.approver = Some(by.summary.clone());
@@ -157,6 +179,7 @@ fn answered(
         "note": note,
         "claimed_by": by.claimed,
         "extent": extent,
+        "without": without,
         // What lay before whoever answered.
         "evidence": stored.body.evidence.as_ref().map(|shown| Hash::of(shown.to_string().as_bytes()).to_string()),
     });

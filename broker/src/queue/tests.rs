@@ -113,7 +113,7 @@ impl Desk {
     }
 
     fn approve(&mut self, id: &str, extent: &Extent) -> Result<Stored> {
-        self.tx(|ledger| approve(ledger, id, &approver(&[90, 1]), extent, None, 600, NOW))
+        self.tx(|ledger| approve(ledger, id, &approver(&[90, 1]), extent, &[], None, NOW))
     }
 
     fn take(&mut self, id: &str, present: &Binding, at: i64) -> Result<Taken> {
@@ -214,7 +214,7 @@ fn whoever_asks_does_not_answer() {
     let stored = desk.ask(new("rm x"));
     for line in [&[50, 40, 1][..], &[99, 40, 1], &[40]] {
         let by = approver(line);
-        let yes = desk.tx(|l| approve(l, &stored.id, &by, &Extent::default(), None, 600, NOW));
+        let yes = desk.tx(|l| approve(l, &stored.id, &by, &Extent::default(), &[], None, NOW));
         assert!(matches!(yes, Err(Error::Refused(_))), "{line:?}");
         let no = desk.tx(|l| reject(l, &stored.id, &by, None, NOW));
         assert!(matches!(no, Err(Error::Refused(_))), "{line:?}");
@@ -229,10 +229,10 @@ fn at_its_own_terminal_only_the_asking_process_itself_answers() {
     request.body.inline = true;
     let stored = desk.ask(request);
     let child = approver(&[99, 50, 1]);
-    let refused = desk.tx(|l| approve(l, &stored.id, &child, &Extent::default(), None, 600, NOW));
+    let refused = desk.tx(|l| approve(l, &stored.id, &child, &Extent::default(), &[], None, NOW));
     assert!(matches!(refused, Err(Error::Refused(_))));
     let own = approver(&[50, 40, 1]);
-    desk.tx(|l| approve(l, &stored.id, &own, &Extent::default(), None, 600, NOW))
+    desk.tx(|l| approve(l, &stored.id, &own, &Extent::default(), &[], None, NOW))
         .unwrap();
 }
 
@@ -265,7 +265,7 @@ fn requests_and_approvals_lapse() {
     let approved = desk.ask(new("rm b"));
     desk.approve(&approved.id, &Extent::default()).unwrap();
     assert!(matches!(
-        desk.take(&approved.id, &approved.body.binding, NOW + 601),
+        desk.take(&approved.id, &approved.body.binding, NOW + 1801),
         Err(Error::WrongStatus {
             status: "expired",
             ..

@@ -210,6 +210,10 @@ pub struct Approve {
     /// How far the yes goes; once, if nothing is said.
     #[serde(default)]
     pub extent: Extent,
+    /// What the command asks for and does not get: granted paths, hosts, or `network` for
+    /// all of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub without: Vec<ByteString>,
     /// A word for the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
