@@ -161,17 +161,20 @@ mod tests {
     fn only_our_own_words_count_as_jailed() {
         let own = std::env::current_exe().unwrap_or_default();
         let own = own.to_string_lossy();
-        assert!(is_jailed(&format!("{own} run --agent=x --no-wait -c=ls")));
+        assert!(is_jailed(&format!(
+            "{own} run '--agent=x' --no-wait '-c=ls'"
+        )));
         for line in [
-            format!("{own} run --net=host -c=ls"),
-            format!("{own} run -c=ls; ls"),
+            format!("{own} run '--net=host' '-c=ls'"),
+            format!("{own} run '-c=ls'; ls"),
             format!("{own} run -c=$(ls)"),
-            format!("{own} run --agent=x -- ls"),
-            format!("{own} run -c=ls > x"),
-            format!("{own} run -c=ls\nls"),
+            format!("{own} run \"-c=$(ls)\""),
+            format!("{own} run '--agent=x' -- ls"),
+            format!("{own} run '-c=ls' > x"),
+            format!("{own} run '-c=ls'\nls"),
             format!("{own} queue approve x"),
-            "sjail run -c=ls".to_owned(),
-            "/tmp/sjail run -c=ls".to_owned(),
+            "sjail run '-c=ls'".to_owned(),
+            "/tmp/sjail run '-c=ls'".to_owned(),
         ] {
             assert!(!is_jailed(&line), "{line}");
         }
