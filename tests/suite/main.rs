@@ -20,7 +20,6 @@ mod work;
 use sjail_tests::Test;
 
 /// The suites that stand: run whenever none is named.
-fn standing() -> Vec<(&'static str, Vec<Test>)> {
 fn suites() -> Vec<(&'static str, Vec<Test>)> {
     vec![
         ("run", run::suite()),
@@ -42,23 +41,15 @@ fn suites() -> Vec<(&'static str, Vec<Test>)> {
     ]
 }
 
-/// The suites whose part of sjail is still being built: run when named.
 /// The suites that take long, or wait for a part of sjail: run when named.
 fn waiting() -> Vec<(&'static str, Vec<Test>)> {
     vec![
         ("preview-long", preview::long()),
-        // The broker's side of the question is landing.
-        ("network", network::ask::tests()),
-        // About one in fifty exchanges with a shell's job control does not come back.
-        ("terminal", terminal::suite()),
         ("crashes", crash::long()),
     ]
 }
 
 fn main() -> std::process::ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let mut suites = standing();
-    if words.iter().any(|word| !word.starts_with("--")) {
     let named = std::env::args().skip(1).any(|word| !word.starts_with("--"));
     let mut suites = suites();
     if named {
