@@ -66,7 +66,10 @@ fn killed(scene: &Scene, clients: usize, kills: usize) -> Verdict {
             .lines()
             .filter(|line| line.contains(&id) && line.contains("\"event\":\"intent\""))
             .count();
-        assert_eq!(intents, 1, "{id} ran, and its intent is there {intents} times");
+        assert_eq!(
+            intents, 1,
+            "{id} ran, and its intent is there {intents} times"
+        );
     }
     Ok(())
 }

@@ -21,6 +21,7 @@ use sjail_tests::Test;
 
 /// The suites that stand: run whenever none is named.
 fn suites() -> Vec<(&'static str, Vec<Test>)> {
+fn standing() -> Vec<(&'static str, Vec<Test>)> {
     vec![
         ("run", run::suite()),
         ("policy", policy::suite()),
@@ -51,7 +52,7 @@ fn waiting() -> Vec<(&'static str, Vec<Test>)> {
 
 fn main() -> std::process::ExitCode {
     let named = std::env::args().skip(1).any(|word| !word.starts_with("--"));
-    let mut suites = suites();
+    let mut suites = standing();
     if named {
         suites.extend(waiting());
     }
