@@ -20,7 +20,6 @@ mod work;
 use sjail_tests::Test;
 
 /// The suites that stand: run whenever none is named.
-fn suites() -> Vec<(&'static str, Vec<Test>)> {
 fn standing() -> Vec<(&'static str, Vec<Test>)> {
     vec![
         ("run", run::suite()),
