@@ -1,9 +1,9 @@
 //! `sjail mcp`: the sandbox as tools for an agent, over standard input and output.
 //!
-//! JSON-RPC, one object a line ([`rpc`]); [`session`] answers the protocol's calls and
-//! keeps track of what is under way; [`catalog`] says which tools there are and what they
+//! JSON-RPC, one object a line (`rpc`); `session` answers the protocol's calls and
+//! keeps track of what is under way; `catalog` says which tools there are and what they
 //! take; the rest does what they say. Whatever executes goes through `sjail run` as it is
-//! typed ([`runner`]), so a tool can do nothing that the command line could not, and
+//! typed (`runner`), so a tool can do nothing that the command line could not, and
 //! nothing about isolation can be said here at all.
 
 mod catalog;

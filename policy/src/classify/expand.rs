@@ -8,7 +8,7 @@ use crate::effect::Span;
 use crate::shell;
 use crate::shell::fold::{Completeness, Count, Field, Piece, Value};
 use crate::shell::word::{
-    Arithmetic, Assignment, Direction, Operation, Part, PartKind, Subscript, Word,
+    Arithmetic, Assignment, Direction, Operation, Part, PartKind, Reference, Subscript, Word,
 };
 
 /// Stands for the output of a substitution that is only known when it runs.
@@ -32,6 +32,9 @@ impl Judge<'_> {
                 PartKind::Parameter(parameter) => {
                     if let Some(Subscript::Index(word)) = &parameter.subscript {
                         self.expand(&word.parts, state, call);
+                    }
+                    if parameter.reference == Reference::Indirect {
+                        self.named_value(&parameter.name, part, state, call);
                     }
                     self.expand_operation(&parameter.operation, part, state, call);
                 }
@@ -92,13 +95,17 @@ impl Judge<'_> {
             };
             let names = text.split(|b| !b.is_ascii_alphanumeric() && *b != b'_');
             for name in names.filter(|name| !name.is_empty() && !name[0].is_ascii_digit()) {
-                let Some(value) = state.variables.get(name).and_then(Value::literal) else {
-                    continue;
-                };
-                let value = String::from_utf8_lossy(value).into_owned();
-                let span = self.span(part.span);
-                self.arithmetic_text(&value, state, call, span);
+                self.named_value(name, part, state, call);
             }
+        }
+    }
+
+    /// The value of a variable is read as an expression, or as the name of an element.
+    fn named_value(&mut self, name: &[u8], part: &Part, state: &mut State, call: &Call) {
+        if let Some(value) = state.variables.get(name).and_then(Value::literal) {
+            let value = String::from_utf8_lossy(value).into_owned();
+            let span = self.span(part.span);
+            self.arithmetic_text(&value, state, call, span);
         }
     }
 

@@ -53,7 +53,7 @@ type Order = Box<dyn FnOnce() + Send>;
 impl Town {
     /// Moves the test's process into a new world. `names` is the content of its
     /// `/etc/hosts` below `localhost`; what is not there is asked of the name server,
-    /// which knows `LABELS.at.ADDRESS.test`-like names: see [`Town::name_server`].
+    /// which knows `LABELS.at.ADDRESS.test`-like names: see `Town::name_server`.
     pub fn enter(scene: &Scene, names: &[(&str, &str)]) -> Verdict<Town> {
         if let Err(error) = separate() {
             return scene.skip(format!("no namespaces for a test network: {error}"));
