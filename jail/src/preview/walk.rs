@@ -44,7 +44,12 @@ pub struct Walk<'a> {
 /// Whether the host has the folder that is being gone through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ground {
+    /// It has, and what is in it shows through.
     Merged,
+    /// It has, but the layer hides all of it: the folder, or one above, was made anew. Only
+    /// the topmost of those carries the overlay's mark.
+    Hidden,
+    /// It has not.
     New,
 }
 
@@ -67,6 +72,11 @@ impl Walk<'_> {
 
     fn folder(&mut self, below: &Path, ground: Ground) -> io::Result<()> {
         let names = self.upper.names(below)?;
+        let is_marked = self.means == Means::Copy || self.upper.is_opaque(below);
+        let ground = match ground {
+            Ground::Merged if is_marked => Ground::Hidden,
+            ground => ground,
+        };
         for name in &names {
             let path = below.join(name);
             // Deeper than a path can say: it cannot be shown, and is not committed.
@@ -74,13 +84,12 @@ impl Walk<'_> {
                 continue;
             };
             let old = match ground {
-                Ground::Merged => self.lower.stat(&path)?,
+                Ground::Merged | Ground::Hidden => self.lower.stat(&path)?,
                 Ground::New => None,
             };
             self.one(&path, &new, old.as_ref(), ground)?;
         }
-        let hides = self.means == Means::Copy || self.upper.is_opaque(below);
-        if ground == Ground::Merged && hides {
+        if ground == Ground::Hidden {
             for name in self.lower.names(below).unwrap_or_default() {
                 if names.binary_search(&name).is_err() {
                     let path = below.join(name);
@@ -105,7 +114,7 @@ impl Walk<'_> {
             (Kind::Whiteout, None) => Ok(()),
             (Kind::Folder, Some(old)) if kind(old) == Kind::Folder => {
                 self.merged(path, old, new)?;
-                self.folder(path, Ground::Merged)
+                self.folder(path, ground)
             }
             (Kind::Folder, old) => {
                 let act = if old.is_some() {
@@ -138,18 +147,16 @@ impl Walk<'_> {
             .with(new)
             .compare(old, new);
         let attributes = self.upper.attributes(path)? != self.lower.attributes(path)?;
-        if entry.mode.is_some() || attributes {
-            self.put(Entry { files: 0, ..entry })
-        } else if times(old) != times(new) {
-            let act = Act::Touched;
-            self.put(Entry {
-                act,
-                files: 0,
-                ..entry
-            })
-        } else {
-            Ok(())
-        }
+        // Also where nothing differs: what a commit puts into it changes its time.
+        let act = match entry.mode.is_some() || attributes {
+            true => Act::Changed,
+            false => Act::Touched,
+        };
+        self.put(Entry {
+            act,
+            files: 0,
+            ..entry
+        })
     }
 
     fn leaf(

@@ -184,7 +184,7 @@ fn rename(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 fn mode(path: &Path, dice: &mut Dice) -> io::Result<()> {
-    let folder = fs::symlink_metadata(path)?.is_dir();
+    let folder = fs::metadata(path)?.is_dir();
     let modes: &[u32] = match folder {
         true => &[0o755, 0o700, 0o775, 0o1777, 0o555],
         false => &[0o644, 0o600, 0o755, 0o444, 0o640],

@@ -26,6 +26,8 @@ pub fn tests() -> Vec<Test> {
         git_configuration_stays_out,
         folders_become_files_and_back,
         other_file_systems_work,
+        a_folder_made_anew_hides_what_was_in_it,
+        a_folder_keeps_its_time,
     ]
 }
 
@@ -372,4 +374,41 @@ fn other_file_systems_work(scene: &Scene) -> Verdict {
     same(&before, &forest(scene)?, "undo is not exact")?;
     here(&["commit", &id])?.succeeds()?;
     same(&after, &forest(scene)?, "the second commit differs")
+}
+
+/// Only the topmost folder carries the overlay's mark; those below it are new as well.
+fn a_folder_made_anew_hides_what_was_in_it(scene: &Scene) -> Verdict {
+    scene.file("d/a/b", "old\n")?;
+    scene.file("d/a/deep/c", "old\n")?;
+    scene.file(
+        "again.sh",
+        "rm -r d; mkdir -p d/a/deep; echo new > d/a/deep/n\n",
+    )?;
+    let id = id(&preview(scene, "again.sh", 0)?)?;
+    verb(scene, &["commit", &id])?.succeeds()?;
+    let work = scene.workspace();
+    ensure(!exists(&work.join("d/a/b")), || "an old file is left")?;
+    ensure(
+        !exists(&work.join("d/a/deep/c")),
+        || "an old file is left deep down",
+    )?;
+    ensure(scene.read("d/a/deep/n")? == "new\n", || "the new file")
+}
+
+/// A file that is written again does not change the time of its folder; nor does a commit.
+fn a_folder_keeps_its_time(scene: &Scene) -> Verdict {
+    scene.file("sub/file", "old\n")?;
+    scene.file("write.sh", "echo new > sub/file\n")?;
+    let before = forest(scene)?;
+    let id = id(&preview(scene, "write.sh", 0)?)?;
+    let folder = |forest: &sjail_tests::forest::Forest| {
+        forest
+            .0
+            .get(std::path::Path::new("sub"))
+            .map(|leaf| leaf.mtime)
+    };
+    verb(scene, &["commit", &id])?.succeeds()?;
+    ensure(folder(&before) == folder(&forest(scene)?), || "commit")?;
+    verb(scene, &["undo", &id])?.succeeds()?;
+    same(&before, &forest(scene)?, "undo is not exact")
 }
