@@ -17,7 +17,7 @@ mod session;
 use crate::error::Result;
 
 /// The text that tells an agent how to work with the sandbox.
-pub const INSTRUCTIONS: &str = include_str!("mcp/instructions.md");
+pub const INSTRUCTIONS: &str = include_str!("../../packaging/agent/instructions.md");
 
 /// Serves tools to an agent over standard input and output (Model Context Protocol).
 #[derive(Debug, clap::Args)]

@@ -160,6 +160,26 @@ pub enum Error {
         /// Why not.
         why: String,
     },
+    /// No sandbox goes by that name.
+    #[error("there is no sandbox `{}`; `sjail sandbox list` names them", sjail_policy::show::inert(name.as_bytes()))]
+    NoSandbox {
+        /// As it was typed.
+        name: String,
+    },
+    /// Another tool's policy cannot be taken over.
+    #[error("{} cannot be taken over: {error}", path.display())]
+    Import {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        error: sjail_policy::import::ImportError,
+    },
+    /// A name that a shell would not take for a tool's.
+    #[error("`{}` is not the name of a tool", sjail_policy::show::inert(name.as_bytes()))]
+    ToolName {
+        /// As it was typed.
+        name: String,
+    },
     /// Nobody is there to agree.
     #[error("a change needs somebody who has seen it: run this on a terminal, or say --yes")]
     NeedsYes,

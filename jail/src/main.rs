@@ -42,6 +42,7 @@ mod result;
 mod run;
 mod seccomp;
 mod sentence;
+mod setup;
 mod signals;
 mod sources;
 mod spawn;

@@ -19,6 +19,7 @@ pub mod git_command;
 pub mod git_config;
 pub mod git_keys;
 pub mod host;
+pub mod import;
 pub mod plan;
 pub mod policy_test;
 pub mod profile;

@@ -29,6 +29,7 @@ Look, without running anything:
 Keep:
   trust       Pin a workspace's policy after reading it, or let it go
   quarantine  Files that a run tried to plant: list, restore
+  sandbox     What is kept between runs, per workspace: list, remove
 
 Answer and look back (the broker starts by itself):
   queue       Requests that wait for an approval: list, show, approve, reject, watch
@@ -38,6 +39,7 @@ Answer and look back (the broker starts by itself):
 For agents:
   code        Run a program text in a jail of its own: Python, JavaScript, Bash
   hook        Answer agents that ask before they use a tool; put it into their settings
+  init        Begin: a starter policy, the text for an agent, lines for a shell
   mcp         Serve the sandbox as tools over standard input and output
 
 Exit codes of run: the command's own, 128+N ended by signal N, 124 timed out,

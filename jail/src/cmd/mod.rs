@@ -8,6 +8,7 @@ pub mod help;
 pub mod policy;
 pub mod preview;
 pub mod quarantine;
+pub mod sandbox;
 pub mod trust;
 
 use std::ffi::{OsStr, OsString};
@@ -38,8 +39,10 @@ pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
         "discard" => preview::discard,
         "undo" => preview::undo,
         "trust" => trust::run,
+        "sandbox" => sandbox::run,
         "hook" => crate::hook::run,
         "code" => crate::code::run,
+        "init" => crate::setup::run,
         "queue" | "audit" | "allowlist" | "mcp" => {
             let words: Vec<&OsStr> = std::iter::once(name)
                 .chain(words.iter().map(OsString::as_os_str))

@@ -38,6 +38,11 @@ enum Act {
         /// Policy files; SANDBOX.md is read as such
         files: Vec<PathBuf>,
     },
+    /// Print another tool's policy as a policy file: openclaw.json, security-config.json
+    Import {
+        /// The file
+        file: PathBuf,
+    },
     /// Run the test cases of the given files, or of all that hold in this folder
     Test {
         /// Print as JSON
@@ -46,6 +51,35 @@ enum Act {
         /// Policy files, taken by themselves
         files: Vec<PathBuf>,
     },
+}
+
+/// Prints another tool's policy in our own words; what has no meaning here is said.
+fn import(path: &Path) -> Result<u8, Failure> {
+    let text = fs::read_to_string(path).map_err(|error| Error::PolicyFile {
+        path: path.to_owned(),
+        error,
+    })?;
+    let imported = sjail_policy::import::import(&text).map_err(|error| Error::Import {
+        path: path.to_owned(),
+        error,
+    })?;
+    // What is handed out must be understood, and held to the same bounds.
+    let file = WorkspaceFile {
+        path: path.into(),
+        text: imported.toml.clone().into_bytes(),
+        format: Format::Toml,
+        trust: Trust::Pinned,
+    };
+    load(&Sources {
+        workspace: vec![file],
+        machine_memory: crate::limits::machine_memory(),
+        ..Sources::default()
+    })?;
+    print(&imported.toml);
+    for note in &imported.notes {
+        crate::report::say(note);
+    }
+    Ok(Exit::Success.code())
 }
 
 /// The exit status when a case did not come out as expected.
@@ -58,6 +92,7 @@ pub fn run(words: &[OsString]) -> Result<u8, Failure> {
         Act::Show { json } => show(json),
         Act::Check { files } => check(&files),
         Act::Test { json, files } => test(json, &files),
+        Act::Import { file } => import(&file),
     }
 }
 

@@ -51,8 +51,10 @@ fn tree() -> Command {
         ("doctor", cmd::doctor::DoctorArgs::command()),
         ("trust", cmd::trust::TrustArgs::command()),
         ("quarantine", cmd::quarantine::QuarantineArgs::command()),
+        ("sandbox", cmd::sandbox::SandboxArgs::command()),
         ("code", crate::code::CodeArgs::command()),
         ("hook", crate::hook::HookArgs::command()),
+        ("init", crate::setup::InitArgs::command()),
     ] {
         tree = tree.subcommand(command.name(name).version(env!("CARGO_PKG_VERSION")));
     }

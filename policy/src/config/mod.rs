@@ -35,6 +35,7 @@ pub use policy::Policy;
 pub use run::Run;
 pub use setting::{Level, Mode, OnFailure, Preview, Scope, Setting, ToolProfile};
 pub use testcase::{Expect, Subject, TestCase};
+pub use tools::is_known as is_known_tool;
 
 #[cfg(test)]
 mod tests;

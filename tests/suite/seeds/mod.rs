@@ -6,6 +6,7 @@ mod hook;
 mod mcp;
 mod names;
 mod sandbox_md;
+mod setup;
 
 use std::ffi::OsStr;
 use std::os::unix::fs::symlink;
@@ -18,6 +19,7 @@ pub fn suite() -> Vec<Test> {
     all.extend(mcp::tests());
     all.extend(hook::tests());
     all.extend(code::tests());
+    all.extend(setup::tests());
     all
 }
 

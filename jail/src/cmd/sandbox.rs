@@ -1,0 +1,114 @@
+//! `sjail sandbox`: what is kept between runs for each workspace, and removing it.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use clap::{Parser, Subcommand};
+use serde::Serialize;
+use sjail_policy::show::inert;
+
+use super::{Failure, print, print_json, read};
+use crate::caller::{Account, State};
+use crate::error::Error;
+use crate::exit::Exit;
+
+/// Lists and removes what is kept between runs: package caches and quarantined files, per
+/// workspace.
+#[derive(Debug, Parser)]
+#[command(name = "sjail sandbox", bin_name = "sjail sandbox")]
+pub struct SandboxArgs {
+    #[command(subcommand)]
+    act: Act,
+}
+
+#[derive(Debug, Subcommand)]
+enum Act {
+    /// List the sandboxes
+    List {
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove one with all that is kept in it
+    Remove {
+        /// Its id, or the folder of its workspace
+        which: OsString,
+    },
+}
+
+/// What is kept for one workspace.
+#[derive(Debug, Serialize)]
+struct Kept {
+    id: String,
+    workspace: Option<String>,
+    #[serde(skip)]
+    folder: PathBuf,
+}
+
+/// Does it, and gives the exit status.
+pub fn run(words: &[OsString]) -> Result<u8, Failure> {
+    let args: SandboxArgs = read(words)?;
+    let state = State::of(&Account::own());
+    let all = kept(&state.path().join("sandboxes"));
+    match args.act {
+        Act::List { json: true } => print_json(&all),
+        Act::List { json: false } => {
+            for one in &all {
+                let workspace = one.workspace.as_deref().unwrap_or("-");
+                print(&format!("{}  {}\n", one.id, inert(workspace.as_bytes())));
+            }
+        }
+        Act::Remove { which } => {
+            let named = which.to_string_lossy();
+            let path = fs::canonicalize(&which).unwrap_or_else(|_| PathBuf::from(&which));
+            let found = all.iter().find(|one| {
+                one.id == named
+                    || one.workspace.as_deref() == path.to_str().filter(|p| !p.is_empty())
+            });
+            let Some(found) = found else {
+                return Err(Error::NoSandbox {
+                    name: named.into_owned(),
+                }
+                .into());
+            };
+            fs::remove_dir_all(&found.folder).map_err(|error| Error::Cache {
+                path: found.folder.clone(),
+                error,
+            })?;
+            print(&format!("{}: removed\n", found.id));
+        }
+    }
+    Ok(Exit::Success.code())
+}
+
+fn kept(folder: &Path) -> Vec<Kept> {
+    let mut all: Vec<Kept> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        // A link is not ours.
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| Kept {
+            id: inert(entry.file_name().as_bytes()),
+            workspace: fs::read(entry.path().join("workspace"))
+                .ok()
+                .map(|name| String::from_utf8_lossy(&name).into_owned()),
+            folder: entry.path(),
+        })
+        .collect();
+    all.sort_by(|a, b| a.id.cmp(&b.id));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_flags_are_consistent() {
+        SandboxArgs::command().debug_assert();
+    }
+}

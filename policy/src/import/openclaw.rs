@@ -1,0 +1,87 @@
+//! OpenClaw's configuration: sandbox mode, tool policy, elevated patterns.
+
+use serde_json::Value;
+
+use super::{ImportError, Imported, Source, list, one_of, quoted};
+use crate::config::is_known_tool;
+
+/// Says it again.
+pub fn import(value: &Value) -> Result<Imported, ImportError> {
+    let mut source = Source::new(value);
+    let mut notes = Vec::new();
+    let mut toml = String::from("# Taken over from an OpenClaw configuration.\n");
+    let sandbox = "agents.defaults.sandbox";
+    let mut lines = Vec::new();
+    for (key, known) in [
+        ("mode", &["off", "non-main", "all"]),
+        ("scope", &["session", "agent", "shared"]),
+        ("workspace", &["none", "ro", "rw"]),
+    ] {
+        let path = format!("{sandbox}.{key}");
+        if let Some(word) = source.word(&path)? {
+            one_of(&path, word, known)?;
+            lines.push(format!("{key} = {}", quoted(word)));
+        }
+    }
+    section(&mut toml, "sandbox", &lines);
+    let binds = source.words(&format!("{sandbox}.binds"))?;
+    if !binds.is_empty() {
+        section(
+            &mut toml,
+            "filesystem",
+            &[format!("binds = {}", list(binds))],
+        );
+    }
+    // Their default, which holds wherever there is a sandbox.
+    section(&mut toml, "limits", &["timeout = \"60s\"".to_owned()]);
+    let mut lines = Vec::new();
+    if let Some(profile) = source.word("tools.profile")? {
+        one_of(
+            "tools.profile",
+            profile,
+            &["full", "coding", "messaging", "minimal"],
+        )?;
+        lines.push(format!("profile = {}", quoted(profile)));
+    }
+    for key in ["allow", "deny"] {
+        let path = format!("tools.{key}");
+        let (known, unknown): (Vec<&str>, Vec<&str>) = source
+            .words(&path)?
+            .into_iter()
+            .partition(|name| is_known_tool(name));
+        for name in unknown {
+            notes.push(format!(
+                "`{path}`: sjail knows no tool `{name}`; it was left out"
+            ));
+        }
+        if !known.is_empty() {
+            lines.push(format!("{key} = {}", list(known)));
+        }
+    }
+    section(&mut toml, "tools", &lines);
+    let mut lines = Vec::new();
+    if let Some(enabled) = source.flag("tools.elevated.enabled")? {
+        lines.push(format!("enabled = {enabled}"));
+    }
+    let patterns = source.words("tools.elevated.patterns")?;
+    if !patterns.is_empty() {
+        lines.push(format!("patterns = {}", list(patterns)));
+    }
+    if let Some(asks) = source.flag("tools.elevated.requireApproval")? {
+        lines.push(format!("require_approval = {asks}"));
+    }
+    section(&mut toml, "elevated", &lines);
+    notes.extend(source.left());
+    Ok(Imported {
+        kind: "OpenClaw",
+        toml,
+        notes,
+    })
+}
+
+/// A table of the policy file, if there is anything in it.
+pub fn section(toml: &mut String, name: &str, lines: &[String]) {
+    if !lines.is_empty() {
+        toml.push_str(&format!("\n[{name}]\n{}\n", lines.join("\n")));
+    }
+}
