@@ -396,7 +396,8 @@ fn classified(typed: &Typed, context: &Context) -> Classification {
 fn argv_of(typed: &Typed) -> Vec<ByteString> {
     match typed {
         Typed::Argv(argv) => argv.clone(),
-        Typed::Line(line) => vec!["/bin/sh".into(), "-c".into(), line.clone()],
+        // `--`: a line may begin with `-` and is never an option of the shell.
+        Typed::Line(line) => vec!["/bin/sh".into(), "-c".into(), "--".into(), line.clone()],
     }
 }
 

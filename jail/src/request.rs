@@ -45,7 +45,12 @@ pub fn read(args: &RunArgs, account: &Account) -> Result<Request, Error> {
 
 fn argv(args: &RunArgs) -> Result<Vec<ByteString>, Error> {
     match &args.line {
-        Some(line) => Ok(vec!["/bin/sh".into(), "-c".into(), line.clone().into()]),
+        // `--`: a line may begin with `-` and is never an option of the shell.
+        Some(line) => Ok(["/bin/sh", "-c", "--"]
+            .map(ByteString::from)
+            .into_iter()
+            .chain([line.clone().into()])
+            .collect()),
         None if args.command.is_empty() => Err(Error::NoCommand),
         None => Ok(args.command.iter().cloned().map(ByteString::from).collect()),
     }

@@ -34,10 +34,15 @@ pub enum Need {
 pub fn writer<A: AsRef<[u8]>>(argv: &[A]) -> Option<Writer> {
     let (program, args) = argv.split_first()?;
     let name = program.as_ref().rsplit(|byte| *byte == b'/').next()?;
-    if let (b"sh" | b"bash" | b"dash", [option, line]) = (name, args)
+    if matches!(name, b"sh" | b"bash" | b"dash")
+        && let [option, rest @ ..] = args
         && option.as_ref() == b"-c"
     {
-        return writer(&only_command(line.as_ref())?);
+        return match rest {
+            [line] => writer(&only_command(line.as_ref())?),
+            [end, line] if end.as_ref() == b"--" => writer(&only_command(line.as_ref())?),
+            _ => None,
+        };
     }
     if name != b"git" {
         return None;
@@ -390,6 +395,8 @@ mod tests {
             assert!(!of(line), "{line}");
         }
         assert!(writer(&["/bin/sh", "-c", "git init", "x"]).is_none());
+        assert!(writer(&["/bin/sh", "-c", "--", "git init"]).is_some());
+        assert!(writer(&["/bin/sh", "-c", "--", "git init", "x"]).is_none());
     }
 
     #[test]

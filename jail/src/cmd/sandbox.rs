@@ -64,8 +64,8 @@ pub fn run(words: &[OsString]) -> Result<u8, Failure> {
             let named = which.to_string_lossy();
             let path = fs::canonicalize(&which).unwrap_or_else(|_| PathBuf::from(&which));
             let found = all.iter().find(|one| {
-                one.id == named
-                    || one.workspace.as_deref() == path.to_str().filter(|p| !p.is_empty())
+                let workspace = one.workspace.as_deref().map(Path::new);
+                one.id == named || workspace.is_some_and(|folder| folder == path)
             });
             let Some(found) = found else {
                 return Err(Error::NoSandbox {

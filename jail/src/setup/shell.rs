@@ -21,8 +21,8 @@ const TOOLS: &[&str] = &[
 /// What runs text that is piped into it.
 const SHELLS: &[&str] = &["sh", "bash"];
 /// For the completion.
-const VERBS: &str = "run check explain policy doctor trust quarantine sandbox queue allowlist audit code \
-                     hook mcp init help";
+const VERBS: &str = "run previews diff commit undo discard check explain policy doctor trust quarantine \
+                     sandbox queue allowlist audit code hook mcp init help";
 
 /// The lines. Only a shell that somebody types into reads them; scripts stay as they are.
 pub fn lines(shell: Shell, tools: Option<&[String]>) -> Result<String, Error> {

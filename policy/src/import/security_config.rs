@@ -164,7 +164,7 @@ mod tests {
     fn always_blocked_is_always_there() {
         let imported = import(&serde_json::json!({ "sandbox": { "enabled": true } })).unwrap();
         assert!(
-            imported.toml.contains(&super::quoted(ALWAYS[0])),
+            imported.toml.contains(&crate::import::quoted(ALWAYS[0])),
             "{}",
             imported.toml
         );
