@@ -453,20 +453,19 @@ fn c_string(path: &Path) -> io::Result<std::ffi::CString> {
     tree::c_string(path).map_err(io::Error::other)
 }
 
-/// The next moment that file systems can tell from this one. Whatever the host changed
-/// before is older, whatever it changes afterwards is not.
+/// A moment that file systems can tell from this one. Whatever the host changed before is
+/// older, whatever it changes afterwards is not. Files are stamped with the coarse clock,
+/// or between its steps with the fine one, so the coarse clock must have passed the fine
+/// one's present time; a step of it may still leave it behind.
 fn next_tick() -> (i64, i64) {
-    let read = || {
-        clock_gettime(ClockId::CLOCK_REALTIME_COARSE)
-            .map_or((0, 0), |time| (time.tv_sec(), time.tv_nsec()))
-    };
-    let before = read();
-    for _ in 0..50 {
-        let now = read();
-        if now != before {
-            return now;
+    let read = |clock| clock_gettime(clock).map_or((0, 0), |time| (time.tv_sec(), time.tv_nsec()));
+    let now = read(ClockId::CLOCK_REALTIME);
+    for _ in 0..200 {
+        let coarse = read(ClockId::CLOCK_REALTIME_COARSE);
+        if coarse > now {
+            return coarse;
         }
         std::thread::sleep(std::time::Duration::from_micros(500));
     }
-    before
+    now
 }

@@ -310,17 +310,9 @@ fn a_plain_run_names_them_too(scene: &Scene) -> Verdict {
     scene.file("package.json", "{}")?;
     scene.file("Makefile", "all:\n")?;
     scene.file("plant.sh", "echo '{ }' > package.json; cat Makefile\n")?;
-    // What is as old as the run, by the file system's clock, is named in doubt.
-    let changed = |path: &str| {
-        fs::metadata(scene.workspace().join(path)).map(|meta| {
-            use std::os::unix::fs::MetadataExt;
-            (meta.ctime(), meta.ctime_nsec())
-        })
-    };
-    let written = changed("Makefile")?;
-    sjail_tests::wait::until_true("the file system's clock ticks", || {
-        scene.file("tick", "").is_ok() && changed("tick").is_ok_and(|now| now > written)
-    })?;
+    // What is as old as the run, by the coarse clock that files are stamped with, is named
+    // in doubt: let that clock pass.
+    std::thread::sleep(std::time::Duration::from_millis(100));
     let output = scene.run(["--json", "--", "sh", "plant.sh"]).output()?;
     output.succeeds()?.stderr_has("package.json was written")?;
     let named = output.json()?["auto_exec"].to_string();
