@@ -9,7 +9,7 @@ use sjail_policy::bytes::ByteString;
 use sjail_policy::classify::{self, Classification, Context};
 use sjail_policy::config::{OnFailure, Origin, Policy, Run, Setting};
 use sjail_policy::decide::{self, Action, decide};
-use sjail_policy::plan::Plan;
+use sjail_policy::plan::{NetworkMode, Plan};
 use sjail_policy::risk::Risk;
 use sjail_policy::rule::{Bases, Rule};
 use sjail_policy::show;
@@ -74,8 +74,19 @@ pub struct Judgement {
     pub notices: Vec<String>,
     /// The pattern that "always" would allow.
     pub always: Option<Proposal>,
+    /// Whether it only shows what it would do.
+    pub mode: Mode,
     /// What the policy says about asking and recording.
     pub settings: Settings,
+}
+
+/// Whether a command is to act.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// It acts.
+    Act,
+    /// It runs on layers over the host's files: a preview.
+    Preview,
 }
 
 /// What the policy says about asking and recording.
@@ -205,7 +216,7 @@ impl Judge {
             decide::Place::Jail => Place::Jail,
             decide::Place::Host => Place::Host,
         };
-        let plan = policy.plan(Run {
+        let mut plan = policy.plan(Run {
             argv: argv_of(typed),
             cwd: submission.cwd.clone(),
             program: None,
@@ -218,6 +229,13 @@ impl Judge {
                 .map(|variable| (variable.name.clone(), variable.value.clone()))
                 .collect(),
         });
+        let mode = match policy.dry_run.value {
+            true => Mode::Preview,
+            false => Mode::Act,
+        };
+        if mode == Mode::Preview && !submission.options.iter().any(names_network) {
+            plan.network.mode = NetworkMode::None;
+        }
         let rule = decision.rule.to_string();
         let message = format!(
             "blocked by {rule}{}",
@@ -254,6 +272,7 @@ impl Judge {
                 .map(ToString::to_string)
                 .collect(),
             always: Some(proposal::narrowest(line)),
+            mode,
             settings: Settings::of(&policy),
             reasons: decision.reasons,
             plan,
@@ -383,6 +402,11 @@ fn needs(place: Place, options: &[ByteString]) -> Vec<String> {
         });
     }
     needs
+}
+
+/// Whether an option says which network there is: a preview has none unless told.
+fn names_network(option: &ByteString) -> bool {
+    option.as_bytes().starts_with(b"--net=")
 }
 
 fn classified(typed: &Typed, context: &Context) -> Classification {

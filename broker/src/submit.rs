@@ -10,7 +10,8 @@ use sjail_policy::config::OnFailure;
 use sjail_policy::redact::Redactor;
 use sjail_policy::wire::control::RequestStatus;
 use sjail_policy::wire::request::{
-    Answer, Approval, Asking, Binding, Checked, Place, Refusal, Run, Submission, Typed, Waiting,
+    Answer, Approval, Asking, Binding, Checked, Meets, Place, Refusal, Run, Submission, Typed,
+    Waiting,
 };
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -20,7 +21,7 @@ use crate::audit::record::{Entry, Event};
 use crate::binding::{kin, twin};
 use crate::error::{Error, Result};
 use crate::id;
-use crate::judge::{Judgement, Verdict};
+use crate::judge::{Judgement, Mode, Verdict};
 use crate::notify;
 use crate::peer::Home;
 use crate::process;
@@ -69,10 +70,50 @@ pub async fn submit(
         judgement,
         more,
     };
-    match case.judgement.verdict {
-        Verdict::Block => block(visit, &case).await,
-        Verdict::Run(place) => run_at_once(visit, &case, place).await,
-        Verdict::Ask(place) => ask(visit, case, place).await,
+    match (case.judgement.verdict, case.judgement.mode) {
+        (Verdict::Block, _) => block(visit, &case).await,
+        // Nobody is asked: nothing of the host changes. Elevated or not, it is in the jail.
+        (Verdict::Run(_), Mode::Preview) => {
+            run_at_once(visit, &case, AtOnce::Preview(Meets::Execute)).await
+        }
+        (Verdict::Ask(_), Mode::Preview) => {
+            run_at_once(visit, &case, AtOnce::Preview(Meets::Ask)).await
+        }
+        (Verdict::Run(place), Mode::Act) => run_at_once(visit, &case, AtOnce::In(place)).await,
+        (Verdict::Ask(place), Mode::Act) => ask(visit, case, place).await,
+    }
+}
+
+/// How a command runs that nobody is asked about.
+#[derive(Debug, Clone, Copy)]
+enum AtOnce {
+    /// There.
+    In(Place),
+    /// In the jail and on layers; this is what it would meet without them.
+    Preview(Meets),
+}
+
+impl AtOnce {
+    fn place(self) -> Place {
+        match self {
+            AtOnce::In(place) => place,
+            AtOnce::Preview(_) => Place::Jail,
+        }
+    }
+
+    fn preview(self) -> Option<Meets> {
+        match self {
+            AtOnce::In(_) => None,
+            AtOnce::Preview(meets) => Some(meets),
+        }
+    }
+
+    fn decision(self) -> &'static str {
+        match self {
+            AtOnce::In(Place::Jail) => "allow",
+            AtOnce::In(Place::Host) => "elevated",
+            AtOnce::Preview(_) => "preview",
+        }
     }
 }
 
@@ -167,6 +208,7 @@ impl Case {
             plan: self.judgement.plan.clone(),
             binding: None,
             approval: None,
+            preview: None,
             notices: self.judgement.notices.clone(),
         }
     }
@@ -211,13 +253,10 @@ async fn block(visit: &mut Visit, case: &Case) -> std::result::Result<(), Failur
 async fn run_at_once(
     visit: &mut Visit,
     case: &Case,
-    place: Place,
+    way: AtOnce,
 ) -> std::result::Result<(), Failure> {
     let (id, token) = (case.run_id()?, id::token()?);
-    let decision = match place {
-        Place::Jail => "allow",
-        Place::Host => "elevated",
-    };
+    let decision = way.decision();
     let mut entry = case.entry(visit, Event::Intent);
     entry.id = Some(id.clone());
     entry.decision = Some(decision.to_owned());
@@ -225,7 +264,10 @@ async fn run_at_once(
     let uid = visit.peer.uid;
     let (writer, run_id) = (visit.service.writer.clone(), id.clone());
     let record = writer.write(move |ledger| begin_run(ledger, &run_id, uid, &note, entry, now()));
-    let run = Answer::Run(Box::new(case.permission(id, token, place, decision)));
+    let run = Answer::Run(Box::new(Run {
+        preview: way.preview(),
+        ..case.permission(id, token, way.place(), decision)
+    }));
     if !case.more {
         let recorded = recorded(case, record.await)?;
         return permit_in_one(visit, run, &recorded).await;

@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::net::ask::Asker;
 use crate::question;
 use crate::report::{Report, say};
+use crate::run::Files;
 use crate::spawn::Jail;
 use crate::supervise::{Guard, Notice};
 
@@ -263,6 +264,14 @@ impl Permission {
         }
     }
 
+    /// On what it runs.
+    pub fn files(&self) -> Files {
+        match self.run.preview {
+            Some(_) => Files::Layers,
+            None => Files::Host,
+        }
+    }
+
     /// Where it runs.
     pub fn place(&self) -> Place {
         self.run.place
@@ -301,6 +310,11 @@ impl<'a> Gate<'a> {
             State::Failed(error) => error.take(),
             State::Closed | State::Open => None,
         }
+    }
+
+    /// Whether the command still has to be held back.
+    pub fn is_closed(&self) -> bool {
+        !matches!(self.state, State::Open)
     }
 
     fn look(&mut self) -> Result<bool, Error> {

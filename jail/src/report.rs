@@ -113,7 +113,10 @@ impl Report {
         self.verdict = Verdict {
             risk: Some(run.risk),
             reasons: run.reasons.clone(),
-            decision: Some(run.decision.clone()),
+            decision: Some(match run.preview {
+                Some(meets) => meets.name().to_owned(),
+                None => run.decision.clone(),
+            }),
             rule: Some(run.rule.clone()),
             approval: serde_json::to_value(&run.approval)
                 .ok()
@@ -170,11 +173,24 @@ impl Report {
         };
     }
 
-    /// What else records carry: what was reached or refused on the network.
+    /// What else records carry: what was reached or refused on the network, and what a
+    /// preview came to.
     pub fn detail(&self) -> serde_json::Value {
-        match self.network.is_empty() {
+        let mut detail = serde_json::Map::new();
+        if !self.network.is_empty() {
+            detail.insert("network".to_owned(), serde_json::json!(self.network));
+        }
+        if let Some(preview) = &self.preview {
+            // Not the command: that is recorded already, without its secrets.
+            let totals = serde_json::json!({
+                "totals": preview["totals"],
+                "places": preview["places"],
+            });
+            detail.insert("preview".to_owned(), totals);
+        }
+        match detail.is_empty() {
             true => serde_json::Value::Null,
-            false => serde_json::json!({ "network": self.network }),
+            false => detail.into(),
         }
     }
 

@@ -117,6 +117,9 @@ fn flags(args: &RunArgs, account: &Account) -> Result<Vec<(&'static str, Vec<u8>
     if args.allow_degraded {
         flags.push(("--allow-degraded", Vec::new()));
     }
+    if args.dry_run {
+        flags.push(("--dry-run", Vec::new()));
+    }
     Ok(flags)
 }
 

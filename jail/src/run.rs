@@ -64,9 +64,6 @@ fn attempt(args: &RunArgs, report: &mut Report) -> Result<Outcome, Error> {
         report
             .note("the command runs as root inside the jail; --user NAME runs it as somebody else");
     }
-    if args.dry_run {
-        return previewed(args, account, report);
-    }
     if args.no_broker {
         return alone(args, account, report);
     }
@@ -84,12 +81,26 @@ fn alone(args: &RunArgs, account: Account, report: &mut Report) -> Result<Outcom
     for notice in &request.loaded.notices {
         report.note(&notice.to_string());
     }
-    let decision = judged(args, &account, &request.plan, request.loaded);
+    let mut plan = request.plan;
+    let files = match request.loaded.policy.dry_run.value {
+        true => Files::Layers,
+        false => Files::Host,
+    };
+    if files == Files::Layers && args.net.is_none() {
+        plan.network.mode = NetworkMode::None;
+    }
+    let decision = judged(args, &account, &plan, request.loaded);
     report.judged(&decision);
+    let unrecorded = "without the broker: nothing of this run is recorded";
     match (decision.action, decision.place) {
         (Action::Execute, Where::Jail) => {
-            report.note("without the broker: nothing of this run is recorded");
-            jailed(args, request.plan, account, report, None)
+            report.note(unrecorded);
+            jailed(args, plan, account, report, files, None)
+        }
+        // Nobody needs to be asked, for nothing of the host changes.
+        (Action::Execute | Action::Ask, _) if files == Files::Layers => {
+            report.note(unrecorded);
+            jailed(args, plan, account, report, files, None)
         }
         (Action::Block, _) => Err(refused(report, &decision, "blocked by policy")),
         // Somebody must be asked, or it runs on the host: both are the broker's business.
@@ -98,24 +109,6 @@ fn alone(args: &RunArgs, account: Account, report: &mut Report) -> Result<Outcom
             &decision,
             "this needs an approval, which --no-broker cannot ask for",
         )),
-    }
-}
-
-/// Runs it on layers over the host's files: nobody needs to be asked, for nothing of the
-/// host changes. What is blocked stays blocked.
-fn previewed(args: &RunArgs, account: Account, report: &mut Report) -> Result<Outcome, Error> {
-    let mut request = request::read(args, &account)?;
-    for notice in &request.loaded.notices {
-        report.note(&notice.to_string());
-    }
-    if args.net.is_none() {
-        request.plan.network.mode = NetworkMode::None;
-    }
-    let decision = judged(args, &account, &request.plan, request.loaded);
-    report.judged(&decision);
-    match decision.action {
-        Action::Block => Err(refused(report, &decision, "blocked by policy")),
-        Action::Execute | Action::Ask => jailed(args, request.plan, account, report, None),
     }
 }
 
@@ -158,8 +151,9 @@ fn permitted(
         report.note(notice);
     }
     let plan = permission.plan();
+    let files = permission.files();
     let result = match permission.place() {
-        Place::Jail => jailed(args, plan, account, report, Some(&mut permission)),
+        Place::Jail => jailed(args, plan, account, report, files, Some(&mut permission)),
         Place::Host => elevated::run(&plan, &mut permission, report),
     };
     let told = match &result {
@@ -180,20 +174,30 @@ fn permitted(
     result
 }
 
+/// On what a command runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Files {
+    /// On the host's files, as far as the jail shows them.
+    Host,
+    /// On layers over them: a preview.
+    Layers,
+}
+
 /// Runs it in the jail.
 fn jailed(
     args: &RunArgs,
     plan: Plan,
     account: Account,
     report: &mut Report,
+    files: Files,
     permission: Option<&mut Permission>,
 ) -> Result<Outcome, Error> {
     let mut plan = plan;
     let state = State::of(&account);
     let mut note = Noted::default();
-    let mut preview = match args.dry_run {
-        true => Some(preview(&plan, &state, report)?),
-        false => None,
+    let mut preview = match files {
+        Files::Layers => Some(preview(&plan, &state, report)?),
+        Files::Host => None,
     };
     let protection = protection(&mut plan, &state, report, &mut note, preview.is_some())?;
     let (protection, closed) = match (protection, preview.is_some()) {
@@ -366,7 +370,8 @@ fn confine(
     if let Some(network) = &mut guards.network {
         network.held_by(layout.rules.as_ref().map(|rules| rules.abi));
     }
-    if guards.gate.is_some() {
+    // A jail that is built a second time may find the gate open.
+    if guards.gate.as_ref().is_some_and(Gate::is_closed) {
         layout.release = Release::WhenTold;
     }
     report.prepared(&layout, &limits);

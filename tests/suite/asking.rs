@@ -12,6 +12,7 @@ use crate::desk::Desk;
 pub fn suite() -> Vec<Test> {
     tests![
         a_plain_run_is_recorded,
+        a_preview_is_recorded_too,
         without_a_broker_nothing_runs,
         alone_nobody_is_asked_and_nothing_recorded,
         running_alone_can_be_locked,
@@ -81,6 +82,39 @@ fn a_plain_run_is_recorded(scene: &Scene) -> Verdict {
     assert_eq!(log.len(), 1, "{log:?}");
     assert_eq!(log[0]["id"], run.json()?["id"]);
     assert_eq!(log[0]["exit_code"], 5);
+    desk.sjail(["audit", "verify"])?.succeeds()?;
+    Ok(())
+}
+
+fn a_preview_is_recorded_too(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    scene.file("build/x", "x")?;
+    // Would be asked about, and is not: nothing of the host changes.
+    let run = desk.sjail(["run", "--dry-run", "--json", "-c", "rm -rf build"])?;
+    run.succeeds()?;
+    let result = run.json()?;
+    assert_eq!(result["id"], result["preview"]["id"]);
+    assert_eq!(result["decision"], "ask");
+    desk.sjail(["run", "--dry-run", "-c", "dd if=/dev/zero of=/dev/sda"])?
+        .exits(77)?;
+    let log = desk.log()?;
+    assert_eq!(log.len(), 2, "{log:?}");
+    assert_eq!(log[0]["id"], result["id"]);
+    assert_eq!(log[0]["decision"], "preview");
+    assert_eq!(log[0]["exit_code"], 0);
+    assert_eq!(log[1]["decision"], "block");
+    // What it came to is in the record, and nothing waits for an answer.
+    let id = result["id"].as_str().unwrap_or_default();
+    let shown = desk.sjail(["audit", "show", id, "--json"])?;
+    shown.succeeds()?.stdout_has("totals")?;
+    desk.sjail(["queue", "list"])?.succeeds()?.lacks("rm -rf")?;
+    // Where the policy wants previews, a plain run is one.
+    scene.home_file(".config/sjail/policy.toml", "[commands]\ndry_run = true\n")?;
+    let run = desk
+        .sjail(["run", "--json", "-c", "rm -rf build"])?
+        .json()?;
+    assert_eq!(run["id"], run["preview"]["id"]);
+    assert!(scene.workspace().join("build/x").exists());
     desk.sjail(["audit", "verify"])?.succeeds()?;
     Ok(())
 }

@@ -174,7 +174,7 @@ pub struct Run {
     pub risk: Risk,
     /// Why.
     pub reasons: Vec<String>,
-    /// `allow`, `approved`, `granted` or `elevated`.
+    /// `allow`, `approved`, `granted`, `elevated` or `preview`.
     pub decision: String,
     /// The rule that decided.
     pub rule: String,
@@ -188,9 +188,33 @@ pub struct Run {
     /// The approval that was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
+    /// It runs on layers over the host's files, and this is what it would meet without
+    /// them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preview: Option<Meets>,
     /// What the policy files have to say to the caller.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<String>,
+}
+
+/// What a command that is only previewed would meet if it ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Meets {
+    /// It would run at once.
+    Execute,
+    /// Somebody would be asked.
+    Ask,
+}
+
+impl Meets {
+    /// Its name, as [`crate::decide::Action`] has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Meets::Execute => crate::decide::Action::Execute.name(),
+            Meets::Ask => crate::decide::Action::Ask.name(),
+        }
+    }
 }
 
 /// Where a command runs.
