@@ -1,5 +1,6 @@
 //! Writes the static tables as Rust source.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::flagline;
@@ -7,41 +8,45 @@ use crate::schema::{File, Names, Spec};
 
 type Result<T> = std::result::Result<T, String>;
 
-/// The source text of all tables.
+/// The source text of all tables. They hold no pointers: a text is a part of one string, a
+/// list a part of the array of all of its kind.
 pub fn tables(file: &File) -> Result<String> {
     let mut out = String::new();
-    programs(file, &mut out)?;
-    variables(file, &mut out)?;
-    places(file, &mut out)?;
-    code(file, &mut out)?;
-    git_keys(file, &mut out)?;
-    verbs(file, &mut out)?;
+    let mut pools = Pools::default();
+    programs(file, &mut pools, &mut out)?;
+    variables(file, &mut pools, &mut out)?;
+    places(file, &mut pools, &mut out)?;
+    code(file, &mut pools, &mut out)?;
+    git_keys(file, &mut pools, &mut out)?;
+    verbs(file, &mut pools, &mut out)?;
+    information(&mut pools, &mut out);
+    pools.write(&mut out);
     Ok(out)
 }
 
-fn programs(file: &File, out: &mut String) -> Result<()> {
+fn programs(file: &File, pools: &mut Pools, out: &mut String) -> Result<()> {
     let mut index: Vec<(&str, usize)> = Vec::new();
-    out.push_str("pub(crate) static PROGRAMS: &[Spec] = &[\n");
+    let mut rows = Vec::new();
     for (number, program) in file.program.iter().enumerate() {
         let first = program.name.iter().next().unwrap_or("?").to_owned();
         let at = |e: String| format!("{}: program `{first}`: {e}", program.origin);
         if program.spec.reason.is_empty() {
             return Err(at("`reason` is missing".into()));
         }
-        out.push_str(&spec(&program.spec, 0).map_err(at)?);
-        out.push_str(",\n");
+        rows.push(spec(&program.spec, 0, pools).map_err(at)?);
         index.extend(program.name.iter().map(|name| (name, number)));
     }
-    out.push_str("];\n");
     index.sort_unstable();
-    line(
-        out,
-        &format!("pub(crate) static NAMES: &[(&str, usize)] = &{index:?};"),
-    );
+    array(out, "PROGRAMS", "Spec", &rows);
+    let names: Vec<String> = index
+        .iter()
+        .map(|(name, number)| format!("({}, {number})", pools.text(name)))
+        .collect();
+    array(out, "NAMES", "(Text, u16)", &names);
     Ok(())
 }
 
-fn spec(spec: &Spec, depth: usize) -> Result<String> {
+fn spec(spec: &Spec, depth: usize, pools: &mut Pools) -> Result<String> {
     if let Some(key) = spec
         .unknown_keys
         .keys()
@@ -49,24 +54,21 @@ fn spec(spec: &Spec, depth: usize) -> Result<String> {
     {
         return Err(format!("`{key}` is no key of an entry"));
     }
-    let mut flags = String::new();
+    let mut flags = Vec::new();
     for text in &spec.flags {
         let flag = flagline::parse(text)?;
         let modifiers = bits(&flag.effect.modifiers);
-        line(
-            &mut flags,
-            &format!(
-                "Flag {{ spellings: &{:?}, takes: Takes::{}, role: {}, risk: {}, kind: {}, says: {:?}, modifiers: {modifiers} }},",
-                flag.spellings,
-                flag.value,
-                flag.role,
-                option(flag.effect.risk.as_deref()),
-                flag.effect.kind,
-                flag.effect.says,
-            ),
-        );
+        flags.push(format!(
+            "Flag {{ spellings: {}, takes: Takes::{}, role: {}, risk: {}, kind: {}, says: {}, modifiers: {modifiers} }}",
+            pools.words(&flag.spellings),
+            flag.value,
+            flag.role,
+            option(flag.effect.risk.as_deref()),
+            flag.effect.kind,
+            pools.text(flag.effect.says.as_ref()),
+        ));
     }
-    let mut args = String::new();
+    let mut args = Vec::new();
     for text in &spec.args {
         let (name, count) = match text.strip_suffix('*') {
             Some(name) => (name, "Many"),
@@ -76,12 +78,12 @@ fn spec(spec: &Spec, depth: usize) -> Result<String> {
             },
         };
         let role = flagline::role(name)?;
-        line(
-            &mut args,
-            &format!("Positional {{ role: {role}, count: Count::{count} }},"),
-        );
+        args.push(format!(
+            "Positional {{ role: {role}, count: Count::{count} }}"
+        ));
     }
-    let subs = subs(spec, depth)?;
+    let subs = subs(spec, depth, pools)?;
+    let verbs = spec.verbs.unwrap_or(!subs.is_empty());
     let risk = flagline::risk(spec.risk.as_deref().unwrap_or("normal"))?;
     let kind = flagline::kind(spec.effect.as_deref().unwrap_or("none"))?;
     let style = choice(
@@ -134,32 +136,34 @@ fn spec(spec: &Spec, depth: usize) -> Result<String> {
     };
     let bare = option(bare.as_deref());
     Ok(format!(
-        "Spec {{ reason: {:?}, risk: {risk}, kind: {kind}, says: {:?}, style: {style}, unknown: {unknown}, \
-         flags: &[{flags}], args: &[{args}], input: {input}, output: {output}, handler: {handler}, \
-         subs: &[{subs}], bare: {bare}, inherit: {}, verbs: {} }}",
-        spec.reason,
-        spec.says,
+        "Spec {{ reason: {}, risk: {risk}, kind: {kind}, says: {}, style: {style}, unknown: {unknown}, \
+         flags: {}, args: {}, input: {input}, output: {output}, handler: {handler}, \
+         subs: {}, bare: {bare}, inherit: {}, verbs: {verbs} }}",
+        pools.text(&spec.reason),
+        pools.text(&spec.says),
+        pool(&mut pools.flags, flags),
+        pool(&mut pools.args, args),
+        pool(&mut pools.subs, subs),
         spec.inherit.unwrap_or(true),
-        spec.verbs.unwrap_or(!subs.is_empty()),
     ))
 }
 
-fn subs(parent: &Spec, depth: usize) -> Result<String> {
-    let mut out = String::new();
+fn subs(parent: &Spec, depth: usize, pools: &mut Pools) -> Result<Vec<String>> {
+    let mut out = Vec::new();
     for sub in &parent.sub {
         let names: Vec<&str> = sub.name.iter().collect();
-        let inner = spec(&sub.spec, depth + 1)
+        let inner = spec(&sub.spec, depth + 1, pools)
             .map_err(|e| format!("sub-command `{}`: {e}", names.join(" ")))?;
-        line(
-            &mut out,
-            &format!("Sub {{ names: &{names:?}, spec: {inner} }},"),
-        );
+        out.push(format!(
+            "Sub {{ names: {}, spec: {inner} }}",
+            pools.words(&names)
+        ));
     }
     if !parent.safe.is_empty() {
-        line(&mut out, &short(&parent.safe, "Risk::Safe", ""));
+        out.push(short(&parent.safe, "Risk::Safe", "", pools));
     }
     if !parent.normal.is_empty() {
-        line(&mut out, &short(&parent.normal, "Risk::Normal", ""));
+        out.push(short(&parent.normal, "Risk::Normal", "", pools));
     }
     for (risk, table) in [
         ("Risk::Normal", &parent.noted),
@@ -167,23 +171,25 @@ fn subs(parent: &Spec, depth: usize) -> Result<String> {
         ("Risk::Critical", &parent.critical),
     ] {
         for (name, says) in table {
-            line(&mut out, &short(std::slice::from_ref(name), risk, says));
+            out.push(short(std::slice::from_ref(name), risk, says, pools));
         }
     }
     Ok(out)
 }
 
-fn short(names: &[String], risk: &str, says: &str) -> String {
+fn short(names: &[String], risk: &str, says: &str, pools: &mut Pools) -> String {
     let kind = match risk {
         "Risk::Safe" | "Risk::Normal" => "Kind::None",
         _ => "Kind::Discards",
     };
     format!(
-        "Sub {{ names: &{names:?}, spec: Spec {{ risk: {risk}, kind: {kind}, says: {says:?}, unknown: Unknown::Harmless, ..Spec::PLAIN }} }},"
+        "Sub {{ names: {}, spec: Spec {{ risk: {risk}, kind: {kind}, says: {}, unknown: Unknown::Harmless, ..Spec::PLAIN }} }}",
+        pools.words(names),
+        pools.text(says),
     )
 }
 
-fn variables(file: &File, out: &mut String) -> Result<()> {
+fn variables(file: &File, pools: &mut Pools, out: &mut String) -> Result<()> {
     let mut rows = Vec::new();
     for variable in &file.variable {
         let first = variable.name.iter().next().unwrap_or("?");
@@ -191,25 +197,23 @@ fn variables(file: &File, out: &mut String) -> Result<()> {
         let risk = flagline::risk(&variable.risk).map_err(at)?;
         let role = flagline::role(variable.role.as_deref().unwrap_or("data")).map_err(at)?;
         for name in variable.name.iter() {
-            rows.push(format!(
-                "Variable {{ name: {name:?}, risk: {risk}, role: {role}, says: {:?}, reason: {:?} }},",
-                variable.says, variable.reason
-            ));
+            let row = format!(
+                "Variable {{ name: {}, risk: {risk}, role: {role}, says: {}, reason: {} }}",
+                pools.text(name),
+                pools.text(&variable.says),
+                pools.text(&variable.reason),
+            );
+            rows.push((name.to_owned(), row));
         }
     }
     rows.sort();
-    line(
-        out,
-        &format!(
-            "pub(crate) static VARIABLES: &[Variable] = &[{}];",
-            rows.join("\n")
-        ),
-    );
+    let rows: Vec<String> = rows.into_iter().map(|(_, row)| row).collect();
+    array(out, "VARIABLES", "Variable", &rows);
     Ok(())
 }
 
-fn places(file: &File, out: &mut String) -> Result<()> {
-    out.push_str("pub(crate) static PLACES: &[(&str, Place)] = &[\n");
+fn places(file: &File, pools: &mut Pools, out: &mut String) -> Result<()> {
+    let mut rows = Vec::new();
     for place in &file.place {
         let kind = choice(
             Some(&place.kind),
@@ -229,15 +233,15 @@ fn places(file: &File, out: &mut String) -> Result<()> {
         )
         .map_err(|e| format!("place `{}`: {e}", place.reason))?;
         for path in &place.paths {
-            line(out, &format!("({path:?}, {kind}),"));
+            rows.push(format!("({}, {kind})", pools.text(path)));
         }
     }
-    out.push_str("];\n");
+    array(out, "PLACES", "(Text, Place)", &rows);
     Ok(())
 }
 
-fn code(file: &File, out: &mut String) -> Result<()> {
-    out.push_str("pub(crate) static CODE: &[Code] = &[\n");
+fn code(file: &File, pools: &mut Pools, out: &mut String) -> Result<()> {
+    let mut rows = Vec::new();
     for code in &file.code {
         let means = choice(
             Some(&code.means),
@@ -264,51 +268,127 @@ fn code(file: &File, out: &mut String) -> Result<()> {
         for language in names(&code.language) {
             languages.push(flagline::language(language)?);
         }
-        line(
-            out,
-            &format!(
-                "Code {{ languages: &[{}], means: {means}, text: &{:?} }},",
-                languages.join(", "),
-                code.text
-            ),
-        );
+        rows.push(format!(
+            "Code {{ languages: {}, means: {means}, text: {} }}",
+            pool(&mut pools.languages, languages),
+            pools.words(&code.text),
+        ));
     }
-    out.push_str("];\n");
+    array(out, "CODE", "Code", &rows);
     Ok(())
 }
 
-fn git_keys(file: &File, out: &mut String) -> Result<()> {
-    out.push_str("pub(crate) static GIT_KEYS: &[GitKey] = &[\n");
+fn git_keys(file: &File, pools: &mut Pools, out: &mut String) -> Result<()> {
+    let mut rows = Vec::new();
     for key in &file.gitkey {
         let role = flagline::role(&key.role)?;
         for name in key.key.iter() {
-            line(
-                out,
-                &format!(
-                    "GitKey {{ key: {name:?}, role: {role}, says: {:?} }},",
-                    key.says
-                ),
-            );
+            rows.push(format!(
+                "GitKey {{ key: {}, role: {role}, says: {} }}",
+                pools.text(name),
+                pools.text(&key.says),
+            ));
         }
     }
-    out.push_str("];\n");
+    array(out, "GIT_KEYS", "GitKey", &rows);
     Ok(())
 }
 
-fn verbs(file: &File, out: &mut String) -> Result<()> {
-    out.push_str("pub(crate) static VERBS: &[Verb] = &[\n");
+fn verbs(file: &File, pools: &mut Pools, out: &mut String) -> Result<()> {
+    let mut rows = Vec::new();
     for verb in &file.verb {
         let risk = flagline::risk(&verb.risk)?;
+        rows.push(format!(
+            "Verb {{ words: {}, risk: {risk}, says: {}, everywhere: {} }}",
+            pools.words(&verb.words),
+            pools.text(&verb.says),
+            verb.everywhere
+        ));
+    }
+    array(out, "VERBS", "Verb", &rows);
+    Ok(())
+}
+
+/// `--help` and `--version` mean the same to nearly every program.
+fn information(pools: &mut Pools, out: &mut String) {
+    let spellings = pools.words(&["--help", "--version"]);
+    line(
+        out,
+        &format!(
+            "pub(crate) static INFORMATION: Flag = Flag {{ spellings: {spellings}, takes: Takes::Optional, \
+             role: Role::Data, risk: None, kind: Kind::None, says: Text::EMPTY, modifiers: Modifiers::INFO }};"
+        ),
+    );
+}
+
+/// What the tables point into.
+#[derive(Default)]
+struct Pools {
+    texts: String,
+    known: BTreeMap<String, usize>,
+    words: Vec<String>,
+    flags: Vec<String>,
+    args: Vec<String>,
+    subs: Vec<String>,
+    languages: Vec<String>,
+}
+
+impl Pools {
+    /// The expression that stands for a text.
+    fn text(&mut self, text: &str) -> String {
+        if text.is_empty() {
+            return "Text::EMPTY".into();
+        }
+        let at = match self.known.get(text) {
+            Some(at) => *at,
+            None => {
+                let at = self.texts.len();
+                self.texts.push_str(text);
+                self.known.insert(text.to_owned(), at);
+                at
+            }
+        };
+        format!("Text::new({at}, {})", text.len())
+    }
+
+    /// The expression that stands for a list of words.
+    fn words<T: AsRef<str>>(&mut self, words: &[T]) -> String {
+        let words = words.iter().map(|word| self.text(word.as_ref())).collect();
+        pool(&mut self.words, words)
+    }
+
+    fn write(self, out: &mut String) {
         line(
             out,
-            &format!(
-                "Verb {{ words: &{:?}, risk: {risk}, says: {:?}, everywhere: {} }},",
-                verb.words, verb.says, verb.everywhere
-            ),
+            &format!("pub(crate) static TEXTS: &str = {:?};", self.texts),
         );
+        array(out, "WORDS", "Text", &self.words);
+        array(out, "FLAGS", "Flag", &self.flags);
+        array(out, "ARGS", "Positional", &self.args);
+        array(out, "SUBS", "Sub", &self.subs);
+        array(out, "LANGUAGES", "Language", &self.languages);
     }
-    out.push_str("];\n");
-    Ok(())
+}
+
+/// Puts a list into the array of its kind; the expression that stands for it.
+fn pool(all: &mut Vec<String>, list: Vec<String>) -> String {
+    if list.is_empty() {
+        return "List::EMPTY".into();
+    }
+    let (at, length) = (all.len(), list.len());
+    all.extend(list);
+    format!("List::new({at}, {length})")
+}
+
+fn array(out: &mut String, name: &str, kind: &str, rows: &[String]) {
+    line(
+        out,
+        &format!(
+            "pub(crate) static {name}: [{kind}; {}] = [\n{}];",
+            rows.len(),
+            rows.join(",\n")
+        ),
+    );
 }
 
 fn names(names: &Names) -> impl Iterator<Item = &str> {

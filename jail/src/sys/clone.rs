@@ -1,5 +1,6 @@
 //! New processes: `clone3` into namespaces, and a child that shares memory until it execs.
 
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
@@ -53,12 +54,13 @@ pub fn into_namespaces(flags: u64, group: Option<BorrowedFd<'_>>) -> nix::Result
 
 /// Room for a child that shares our memory; reserved before the fork.
 #[derive(Debug)]
-pub struct Stack(Box<[u128]>);
+pub struct Stack(Box<[MaybeUninit<u128>]>);
 
 impl Stack {
     /// 64 KiB, ample for a walk over prepared data.
     pub fn new() -> Stack {
-        Stack(vec![0; 64 * 1024 / size_of::<u128>()].into_boxed_slice())
+        // Not written to: what the child does not use costs no page.
+        Stack(Box::new_uninit_slice(64 * 1024 / size_of::<u128>()))
     }
 }
 

@@ -79,12 +79,12 @@ pub fn classify_argv<A: AsRef<[u8]>>(argv: &[A], context: &Context) -> Classific
 
 /// Why the tables say what they say about a program, if they know it.
 pub fn known_for(program: &str) -> Option<&'static str> {
-    knowledge::program(program).map(|spec| spec.reason)
+    knowledge::program(program).map(|spec| spec.reason.get())
 }
 
 /// Why the tables warn of an environment variable, if they do.
 pub fn known_for_variable(name: &str) -> Option<&'static str> {
-    knowledge::variable(name).map(|variable| variable.reason)
+    knowledge::variable(name).map(|variable| variable.reason.get())
 }
 
 /// An error of our own is never a pass: whatever panics is dangerous.

@@ -84,7 +84,7 @@ impl<'a, 'c> Act<'a, 'c> {
                 .iter()
                 .map(|&index| &self.args[index])
                 .collect();
-            let found = match self.spec.subs {
+            let found = match self.spec.subs.get() {
                 [] => None,
                 subs => options::sub_command(subs, &words),
             };
@@ -205,7 +205,7 @@ impl<'a, 'c> Act<'a, 'c> {
 
     /// What its input and the files it reads give.
     pub(crate) fn read_flow(&mut self) -> Flow {
-        let roles = options::roles(self.spec.args, self.reading.positionals.len());
+        let roles = options::roles(&self.spec.args, self.reading.positionals.len());
         let files: Vec<Given> = self
             .positionals()
             .zip(roles)

@@ -123,11 +123,12 @@ impl Look<'_, '_> {
     fn through(&mut self) {
         let text = self.source.text.as_str();
         let mut seen: Vec<Means> = Vec::new();
-        for code in CODE {
+        for code in &CODE {
             if !self.speaks(code) {
                 continue;
             }
-            for pattern in code.text {
+            for pattern in &code.text {
+                let pattern = pattern.get();
                 let mut found = text.match_indices(pattern);
                 if !found.any(|(at, _)| !continues_a_word(text, at, pattern)) {
                     continue;
@@ -203,8 +204,9 @@ impl Look<'_, '_> {
     fn line_has(&self, line: &str, means: Means) -> bool {
         CODE.iter()
             .filter(|code| code.means == means && self.speaks(code))
-            .flat_map(|code| code.text)
+            .flat_map(|code| &code.text)
             .any(|pattern| {
+                let pattern = pattern.get();
                 line.match_indices(pattern)
                     .any(|(at, _)| !continues_a_word(line, at, pattern))
             })

@@ -15,7 +15,7 @@ pub(crate) fn run(act: &mut Act<'_, '_>) -> Flow {
         .reading
         .flags
         .iter()
-        .filter_map(|seen| Some((*seen.flag.spellings.last()?, seen.value.clone()?)))
+        .filter_map(|seen| Some((seen.flag.spellings.get().last()?.get(), seen.value.clone()?)))
         .collect();
     for (name, value) in flags {
         let says = match (name, value.text.as_str()) {

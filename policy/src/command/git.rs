@@ -131,7 +131,7 @@ pub(crate) fn setting(act: &mut Act<'_, '_>, given: &Given) {
 
 fn judge_setting(act: &mut Act<'_, '_>, key: &str, value: &Given) {
     let key = key.to_ascii_lowercase();
-    let Some(known) = GIT_KEYS.iter().find(|known| matches(known.key, &key)) else {
+    let Some(known) = GIT_KEYS.iter().find(|known| matches(&known.key, &key)) else {
         return;
     };
     if matches!(

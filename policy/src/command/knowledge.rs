@@ -3,6 +3,7 @@
 
 #![allow(dead_code)] // the schema's vocabulary is wider than what entries use today
 
+use super::table::{List, Pooled, Text};
 use crate::effect::Place;
 use crate::risk::Risk;
 
@@ -10,21 +11,21 @@ use crate::risk::Risk;
 #[derive(Debug)]
 pub(crate) struct Spec {
     /// Why the entry says what it says.
-    pub reason: &'static str,
+    pub reason: Text,
     /// The risk when no flag and no argument says more.
     pub risk: Risk,
     /// The effect that goes with it.
     pub kind: Kind,
     /// The phrase that goes with it.
-    pub says: &'static str,
+    pub says: Text,
     /// How options are written.
     pub style: Style,
     /// What an option means that is not listed.
     pub unknown: Unknown,
     /// Its options.
-    pub flags: &'static [Flag],
+    pub flags: List<Flag>,
     /// Its positional arguments.
-    pub args: &'static [Positional],
+    pub args: List<Positional>,
     /// What it does with its standard input.
     pub input: Input,
     /// What its standard output is.
@@ -32,7 +33,7 @@ pub(crate) struct Spec {
     /// Analysis that a table cannot express.
     pub handler: Handler,
     /// Its sub-commands.
-    pub subs: &'static [Sub],
+    pub subs: List<Sub>,
     /// The risk when nothing at all follows the name.
     pub bare: Option<Risk>,
     /// Whether the options of the program also count behind this sub-command.
@@ -44,18 +45,18 @@ pub(crate) struct Spec {
 impl Spec {
     /// What is assumed of a program or sub-command that only has a name.
     pub(crate) const PLAIN: Spec = Spec {
-        reason: "",
+        reason: Text::EMPTY,
         risk: Risk::Normal,
         kind: Kind::None,
-        says: "",
+        says: Text::EMPTY,
         style: Style::Gnu,
         unknown: Unknown::Normal,
-        flags: &[],
-        args: &[],
+        flags: List::EMPTY,
+        args: List::EMPTY,
         input: Input::Ignored,
         output: Output::Own,
         handler: Handler::None,
-        subs: &[],
+        subs: List::EMPTY,
         bare: None,
         inherit: true,
         verbs: false,
@@ -65,12 +66,12 @@ impl Spec {
 /// One option in all its spellings.
 #[derive(Debug)]
 pub(crate) struct Flag {
-    pub spellings: &'static [&'static str],
+    pub spellings: List<Text>,
     pub takes: Takes,
     pub role: Role,
     pub risk: Option<Risk>,
     pub kind: Kind,
-    pub says: &'static str,
+    pub says: Text,
     pub modifiers: Modifiers,
 }
 
@@ -243,7 +244,7 @@ pub(crate) enum Output {
 #[derive(Debug)]
 pub(crate) struct Sub {
     /// Words separated by blanks; `*` stands for any text at a word's start or end.
-    pub names: &'static [&'static str],
+    pub names: List<Text>,
     pub spec: Spec,
 }
 
@@ -288,19 +289,19 @@ impl Modifiers {
 /// An environment variable that changes what programs do.
 #[derive(Debug)]
 pub(crate) struct Variable {
-    pub name: &'static str,
+    pub name: Text,
     pub risk: Risk,
     pub role: Role,
-    pub says: &'static str,
-    pub reason: &'static str,
+    pub says: Text,
+    pub reason: Text,
 }
 
 /// Text in a source that gives away what it does.
 #[derive(Debug)]
 pub(crate) struct Code {
-    pub languages: &'static [Language],
+    pub languages: List<Language>,
     pub means: Means,
-    pub text: &'static [&'static str],
+    pub text: List<Text>,
 }
 
 /// What a piece of source does.
@@ -339,17 +340,17 @@ pub(crate) enum Means {
 /// A key of git's configuration that names a program, or weakens git.
 #[derive(Debug)]
 pub(crate) struct GitKey {
-    pub key: &'static str,
+    pub key: Text,
     pub role: Role,
-    pub says: &'static str,
+    pub says: Text,
 }
 
 /// A word that means the same as a sub-command of almost every tool.
 #[derive(Debug)]
 pub(crate) struct Verb {
-    pub words: &'static [&'static str],
+    pub words: List<Text>,
     pub risk: Risk,
-    pub says: &'static str,
+    pub says: Text,
     /// Also for programs of which nothing is known.
     pub everywhere: bool,
 }
@@ -402,19 +403,31 @@ pub(crate) enum Handler {
 
 include!(concat!(env!("OUT_DIR"), "/knowledge.rs"));
 
+macro_rules! pooled {
+    ($($kind:ty: $pool:ident),*) => {
+        $(impl Pooled for $kind {
+            fn pool() -> &'static [$kind] {
+                &$pool
+            }
+        })*
+    };
+}
+
+pooled!(Text: WORDS, Flag: FLAGS, Positional: ARGS, Sub: SUBS, Language: LANGUAGES);
+
 /// The entry of a program, by the last part of its path.
 pub(crate) fn program(name: &str) -> Option<&'static Spec> {
     let at = NAMES
-        .binary_search_by(|(known, _)| (*known).cmp(name))
+        .binary_search_by(|(known, _)| known.get().cmp(name))
         .ok()?;
-    PROGRAMS.get(NAMES.get(at)?.1)
+    PROGRAMS.get(usize::from(NAMES.get(at)?.1))
 }
 
 /// The entry of an environment variable; a trailing `*` in a name stands for any ending.
 pub(crate) fn variable(name: &str) -> Option<&'static Variable> {
     VARIABLES
         .iter()
-        .find(|variable| match variable.name.strip_suffix('*') {
+        .find(|variable| match variable.name.get().strip_suffix('*') {
             Some(prefix) => name.starts_with(prefix),
             None => variable.name == name,
         })

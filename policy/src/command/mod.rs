@@ -15,6 +15,7 @@ mod run;
 mod script;
 mod search;
 mod service;
+mod table;
 mod unknown;
 mod url;
 mod verbs;
@@ -148,7 +149,7 @@ pub(crate) fn describe_base(act: &mut Act<'_, '_>) {
         act.draft.raise(risk);
     } else if !act.reading.modifiers.has(Modifiers::READS) {
         act.draft
-            .kind(spec.kind, spec.risk, spec.says, act.call.span);
+            .kind(spec.kind, spec.risk, spec.says.get(), act.call.span);
     }
     if !act.reading.unknown.is_empty() {
         match spec.unknown {
@@ -179,7 +180,7 @@ pub(crate) fn describe_flags(act: &mut Act<'_, '_>) {
         let (flag, value, span) = (seen.flag, seen.value.clone(), seen.word.span);
         if flag.risk.is_some() || !flag.says.is_empty() || flag.kind != knowledge::Kind::None {
             let risk = flag.risk.unwrap_or(Risk::Normal);
-            act.draft.kind(flag.kind, risk, flag.says, span);
+            act.draft.kind(flag.kind, risk, flag.says.get(), span);
         }
         match value {
             Some(_) if flag.role == Role::Command => {
@@ -208,7 +209,7 @@ fn seen_text(act: &Act<'_, '_>, index: usize) -> String {
 pub(crate) fn describe_positionals(act: &mut Act<'_, '_>) -> Option<Flow> {
     let count = act.reading.positionals.len();
     let targets_given = act.reading.modifiers.has(Modifiers::TARGET);
-    let mut roles = options::roles(act.spec.args, count);
+    let mut roles = options::roles(&act.spec.args, count);
     if targets_given && let Some(first) = act.spec.args.first() {
         roles.fill(first.role);
     }

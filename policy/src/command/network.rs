@@ -284,7 +284,7 @@ pub(crate) fn ssh(act: &mut Act<'_, '_>) -> Flow {
         .reading
         .flags
         .iter()
-        .filter(|seen| seen.flag.spellings.contains(&"-o"))
+        .filter(|seen| seen.flag.spellings.has("-o"))
         .filter_map(|seen| seen.value.clone())
         .collect();
     for option in options {

@@ -1,6 +1,8 @@
 //! Reads an argument list the way its program would: options, values, positionals.
 
-use super::knowledge::{Count, Flag, Modifiers, Positional, Role, Spec, Style, Sub, Takes};
+use super::knowledge::{
+    Count, Flag, INFORMATION, Modifiers, Positional, Role, Spec, Style, Sub, Takes,
+};
 use crate::classify::given::Given;
 use crate::risk::Risk;
 
@@ -39,7 +41,7 @@ impl Reading {
         self.flags
             .iter()
             .rev()
-            .find(|seen| seen.flag.spellings.contains(&spelling))
+            .find(|seen| seen.flag.spellings.has(spelling))
     }
 
     /// The value of an option, when it is known.
@@ -47,17 +49,6 @@ impl Reading {
         self.seen(spelling)?.value.as_ref()
     }
 }
-
-/// `--help` and `--version` mean the same to nearly every program.
-static INFORMATION: Flag = Flag {
-    spellings: &["--help", "--version"],
-    takes: Takes::Optional,
-    role: Role::Data,
-    risk: None,
-    kind: super::knowledge::Kind::None,
-    says: "",
-    modifiers: Modifiers::INFO,
-};
 
 /// Reads `args` (without the program's name) by the options of `specs`: the most specific
 /// sub-command first, then those it inherits from.
@@ -81,7 +72,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn read(mut self) -> Reading {
         let style = self.specs.first().map_or(Style::Gnu, |spec| spec.style);
-        let stop = command_position(self.specs.first().map_or(&[][..], |spec| spec.args));
+        let stop = command_position(self.specs.first().map_or(&[][..], |spec| spec.args.get()));
         while let Some(word) = self.args.get(self.at) {
             let index = self.at;
             self.at += 1;
@@ -125,8 +116,7 @@ impl Reader<'_> {
             .find(|(place, flag)| {
                 // `docker -v` tells the version, `docker rm -v` does not.
                 let inherited = *place >= own;
-                flag.spellings.contains(&spelling)
-                    && !(inherited && flag.modifiers.has(Modifiers::INFO))
+                flag.spellings.has(spelling) && !(inherited && flag.modifiers.has(Modifiers::INFO))
             })
             .map(|(_, flag)| flag)
     }
@@ -210,7 +200,7 @@ impl Reader<'_> {
             return true;
         }
         if style == Style::Long {
-            if INFORMATION.spellings.contains(&name) || name == "-help" || name == "-version" {
+            if INFORMATION.spellings.has(name) || name == "-help" || name == "-version" {
                 self.seen(&INFORMATION, None, word);
             } else {
                 self.reading.unknown.push(word.clone());
@@ -344,7 +334,7 @@ pub(crate) fn sub_command(
 ) -> Option<(&'static Spec, usize)> {
     let mut best: Option<(&'static Spec, usize, usize)> = None;
     for sub in subs {
-        for name in sub.names {
+        for name in &sub.names {
             let Some((length, stars)) = matches(name, words) else {
                 continue;
             };

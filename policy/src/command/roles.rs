@@ -124,7 +124,7 @@ pub(crate) fn environment(
         _ => draft.kind(
             knowledge::Kind::Runs,
             variable.risk,
-            variable.says,
+            variable.says.get(),
             given.span,
         ),
     }

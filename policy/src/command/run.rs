@@ -60,10 +60,11 @@ pub(crate) fn interpreter(act: &mut Act<'_, '_>) -> Flow {
     {
         return act.inner_args(words);
     }
-    let given =
-        act.reading.flags.iter().any(|seen| {
-            matches!(seen.flag.role, Role::Code(_)) || seen.flag.spellings.contains(&"-m")
-        });
+    let given = act
+        .reading
+        .flags
+        .iter()
+        .any(|seen| matches!(seen.flag.role, Role::Code(_)) || seen.flag.spellings.has("-m"));
     if given {
         return Flow::of(Sources::PROGRAM.with(act.call.stdin.from));
     }
@@ -150,7 +151,7 @@ pub(crate) fn has_code(act: &Act<'_, '_>) -> bool {
     act.reading
         .flags
         .iter()
-        .any(|seen| matches!(seen.flag.role, Role::Code(_)) || seen.flag.spellings.contains(&"-m"))
+        .any(|seen| matches!(seen.flag.role, Role::Code(_)) || seen.flag.spellings.has("-m"))
 }
 
 /// An interpreter that runs what it reads on its standard input.

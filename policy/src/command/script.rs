@@ -262,7 +262,7 @@ pub(crate) fn statements(
     let destroys = CODE
         .iter()
         .filter(|code| code.means == Means::Drop && code.languages.contains(&Language::Sql))
-        .any(|code| code.text.iter().any(|text| spaced.contains(text)));
+        .any(|code| code.text.iter().any(|text| spaced.contains(text.get())));
     let unbounded = spaced.split(';').any(|statement| {
         let statement = statement.trim();
         (statement.starts_with("delete from") || statement.starts_with("update "))

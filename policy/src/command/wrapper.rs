@@ -28,7 +28,7 @@ pub(crate) fn sudo(act: &mut Act<'_, '_>) -> Flow {
             act.draft.kind(
                 Kind::Privilege,
                 Risk::Dangerous,
-                act.spec.says,
+                act.spec.says.get(),
                 act.call.span,
             );
         } else {
@@ -42,7 +42,7 @@ pub(crate) fn sudo(act: &mut Act<'_, '_>) -> Flow {
     let looks = act.judge.risk_since(first) == Risk::Safe && !opens_pager(&act.args[index..]);
     let risk = if looks { Risk::Normal } else { Risk::Dangerous };
     act.draft
-        .kind(Kind::Privilege, risk, act.spec.says, act.call.span);
+        .kind(Kind::Privilege, risk, act.spec.says.get(), act.call.span);
     flow
 }
 

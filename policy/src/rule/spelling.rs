@@ -85,11 +85,7 @@ impl<'a> Arguments<'a> {
                 Some(flag) if value.is_none() => flag.takes,
                 _ => Takes::None,
             };
-            let known = flags
-                .iter()
-                .flat_map(|flag| flag.spellings)
-                .copied()
-                .collect();
+            let known = flags.iter().copied().flat_map(spellings).collect();
             self.options.push(Given {
                 typed: name.to_owned(),
                 known,
@@ -101,7 +97,7 @@ impl<'a> Arguments<'a> {
         if let Some(flag) = exact_flag(text, specs) {
             self.options.push(Given {
                 typed: text.to_owned(),
-                known: flag.spellings.to_vec(),
+                known: spellings(flag),
                 value: None,
             });
             return flag.takes;
@@ -110,7 +106,7 @@ impl<'a> Arguments<'a> {
         for (at, letter) in cluster.char_indices() {
             let typed = format!("-{letter}");
             let flag = exact_flag(&typed, specs);
-            let known = flag.map_or_else(Vec::new, |flag| flag.spellings.to_vec());
+            let known = flag.map_or_else(Vec::new, spellings);
             let after = cluster.get(at + letter.len_utf8()..).unwrap_or_default();
             let takes = flag.map_or(Takes::None, |flag| flag.takes);
             let ends = takes != Takes::None;
@@ -200,7 +196,7 @@ pub(super) fn known_start(text: &str) -> &str {
 }
 
 fn subcommand(spec: Option<&'static Spec>, word: &str) -> Option<&'static Spec> {
-    let subs = spec?.subs;
+    let subs = spec?.subs.get();
     let named = |sub: &&knowledge::Sub| {
         sub.names
             .iter()
@@ -209,12 +205,16 @@ fn subcommand(spec: Option<&'static Spec>, word: &str) -> Option<&'static Spec> 
     subs.iter().find(named).map(|sub| &sub.spec)
 }
 
+fn spellings(flag: &Flag) -> Vec<&'static str> {
+    flag.spellings.iter().map(|known| known.get()).collect()
+}
+
 fn exact_flag(text: &str, specs: &[&'static Spec]) -> Option<&'static Flag> {
     specs
         .iter()
         .rev()
-        .flat_map(|spec| spec.flags)
-        .find(|flag| flag.spellings.contains(&text))
+        .flat_map(|spec| &spec.flags)
+        .find(|flag| flag.spellings.has(text))
 }
 
 /// The flags that a long option can mean: exactly, or as an abbreviation.
@@ -233,7 +233,7 @@ fn long_flags(name: &str, specs: &[&'static Spec]) -> Vec<&'static Flag> {
     specs
         .iter()
         .rev()
-        .flat_map(|spec| spec.flags)
+        .flat_map(|spec| &spec.flags)
         .filter(abbreviated)
         .collect()
 }
