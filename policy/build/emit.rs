@@ -261,6 +261,7 @@ fn code(file: &File, pools: &mut Pools, out: &mut String) -> Result<()> {
                 ("privilege", "Means::Privilege"),
                 ("drop", "Means::Drop"),
                 ("injects", "Means::Injects"),
+                ("environment", "Means::Environment"),
             ],
         )
         .map_err(|e| format!("code `{}`: {e}", code.reason))?;

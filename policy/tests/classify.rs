@@ -650,9 +650,9 @@ mod never_fails {
 }
 
 #[test]
-fn what_breaks_off_at_the_end_is_judged_by_its_parts() {
+fn what_breaks_off_at_the_end_is_asked_about() {
     all(
-        Risk::Normal,
+        Risk::Dangerous,
         &[
             "if [ -d x ]; then ls",
             "for f in *; do echo $f",
@@ -677,14 +677,14 @@ fn what_breaks_off_at_the_end_is_judged_by_its_parts() {
 }
 
 #[test]
-fn looking_with_more_rights_is_normal() {
-    all(
-        Risk::Normal,
-        &["sudo ls /root", "sudo -u www id", "sudo git status"],
-    );
+fn other_rights_are_asked_about() {
     at_least(
         Risk::Dangerous,
         &[
+            "sudo ls /root",
+            "sudo -u www id",
+            "doas git status",
+            "pkexec id",
             "sudo -i",
             "sudo less /var/log/syslog",
             "sudo git log",

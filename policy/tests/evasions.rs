@@ -1,4 +1,6 @@
-//! Grave commands in disguise: each row of `evasions.txt` with the least risk that must be found.
+//! Tables of command lines: grave commands in disguise (`evasions.txt`, with the least risk that
+//! must be found), and what agents, people and attackers type (`everyday_and_grave.txt`, with the
+//! level that is right).
 
 #![allow(clippy::expect_used, clippy::panic)]
 
@@ -57,5 +59,45 @@ fn no_disguise_helps() {
         "{} of {rows} missed:\n{}",
         missed.len(),
         missed.join("\n")
+    );
+}
+
+#[test]
+fn what_people_type_is_judged_as_by_hand() {
+    let context = Context::new("/home/user/project", "/home/user", "user");
+    let mut rows = 0;
+    let mut wrong = Vec::new();
+    for row in include_str!("everyday_and_grave.txt").lines() {
+        if row.is_empty() || row.starts_with("# ") || row.starts_with("## ") {
+            continue;
+        }
+        let (level, line) = row.split_once(' ').expect("a level and a line");
+        let right = match level.trim_end_matches(['+', '-']) {
+            "safe" => Risk::Safe,
+            "normal" => Risk::Normal,
+            "dangerous" => Risk::Dangerous,
+            "critical" => Risk::Critical,
+            _ => panic!("`{level}` is no level: {row}"),
+        };
+        rows += 1;
+        let found = classify(&bytes(line), &context);
+        let holds = match level.as_bytes().last() {
+            Some(b'+') => found.risk >= right,
+            Some(b'-') => found.risk <= right,
+            _ => found.risk == right,
+        };
+        if !holds {
+            wrong.push(format!(
+                "{level} {line}: {} {:?}",
+                found.risk, found.reasons
+            ));
+        }
+    }
+    assert!(rows > 400, "only {rows} rows");
+    assert!(
+        wrong.is_empty(),
+        "{} of {rows} wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
     );
 }

@@ -327,6 +327,12 @@ impl Judge<'_> {
         if given.glob {
             given.exact = false;
         }
+        if let [Piece::Variable(_), Piece::Text(rest)] = pieces
+            && rest.starts_with(b"-")
+        {
+            // An unset variable is nothing: `rm$IFS$9-rf` is `rm -rf`.
+            given.text = String::from_utf8_lossy(rest).into_owned();
+        }
         given
     }
 

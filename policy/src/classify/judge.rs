@@ -433,9 +433,10 @@ impl<'c> Judge<'c> {
                 from: flow.from.with(Sources::FILE),
             };
         }
-        let secret = match target.place {
-            crate::effect::Place::Secret => Sources::SECRET,
-            _ => Sources::NONE,
+        let secret = if place::is_private(&target, self.context) {
+            Sources::SECRET
+        } else {
+            Sources::NONE
         };
         Flow::of(Sources::FILE.with(secret))
     }

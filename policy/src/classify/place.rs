@@ -100,6 +100,70 @@ fn place(path: &str, given: &Given, context: &Context) -> Place {
     Place::Elsewhere
 }
 
+/// Whether a path is, or holds, what must not leave this machine: keys, passwords, a folder
+/// of them, a file that by its name keeps them.
+pub(crate) fn is_private(target: &Target, context: &Context) -> bool {
+    if target.place == Place::Secret {
+        return !target.typed.ends_with(".pub");
+    }
+    let Some(path) = &target.resolved else {
+        return false;
+    };
+    let last = path.rsplit('/').next().unwrap_or_default();
+    sounds_private(last) || holds_secrets(path, context)
+}
+
+/// Files that keep passwords and keys wherever they lie.
+fn sounds_private(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let environment = name == ".env" || name.starts_with(".env.");
+    let pattern = ["example", "sample", "template", "dist", "test"]
+        .iter()
+        .any(|end| name.ends_with(end));
+    let ends = [
+        ".pem",
+        ".key",
+        ".p12",
+        ".pfx",
+        ".jks",
+        ".keystore",
+        ".kdbx",
+        ".ovpn",
+        ".ppk",
+        ".asc",
+    ];
+    environment && !pattern
+        || ends.iter().any(|end| name.ends_with(end))
+        || matches!(
+            name.as_str(),
+            ".htpasswd"
+                | ".netrc"
+                | ".npmrc"
+                | ".pypirc"
+                | "credentials.json"
+                | "secrets.json"
+                | "secrets.yml"
+                | "secrets.yaml"
+                | "wp-config.php"
+                | "master.key"
+        )
+}
+
+/// Whether some listed secret lies below a folder.
+fn holds_secrets(path: &str, context: &Context) -> bool {
+    let below_home = inside(path, &context.home).or_else(|| inside(path, "/root"));
+    PLACES
+        .iter()
+        .filter(|(_, place)| *place == Place::Secret)
+        .any(|(pattern, _)| match pattern.strip_prefix("~/") {
+            Some(pattern) => {
+                below_home.is_some_and(|rest| rest.is_empty() || inside(pattern, rest).is_some())
+                    || inside(&context.home, path).is_some()
+            }
+            None => pattern.starts_with('/') && inside(pattern, path).is_some(),
+        })
+}
+
 fn everything_in(path: &str) -> Option<&str> {
     let (folder, last) = path.rsplit_once('/')?;
     let all = matches!(

@@ -120,7 +120,7 @@ impl Judge<'_> {
     /// of it, and all of it was read as commands, which are judged like any others.
     pub(crate) fn unfinished(&mut self, call: &Call) {
         self.unfinished = true;
-        self.raw(Risk::Normal, "Breaks off unfinished", call.span);
+        self.raw(Risk::Dangerous, "Breaks off unfinished", call.span);
     }
 
     fn raw(&mut self, risk: Risk, says: &'static str, span: Span) {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::act::{Act, folder};
-use super::knowledge::Role;
+use super::knowledge::{Language, Role};
 use super::{describe_base, describe_flags, run};
 use crate::classify::flow::{Flow, Sources};
 use crate::classify::given::Given;
@@ -238,6 +238,10 @@ pub(crate) fn source(act: &mut Act<'_, '_>) -> Flow {
         Some(text) if !flow.from.has(Sources::NETWORK) => {
             let inner = act.call.with_args(Vec::new(), "source");
             act.judge.text(text, act.state, &inner, file.span)
+        }
+        _ if input => {
+            act.state.variables.forget();
+            run::input(act, Language::Shell)
         }
         _ => {
             run::file(act.judge, act.state, act.call, act.draft, &file, None);

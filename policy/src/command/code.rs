@@ -196,6 +196,10 @@ impl Look<'_, '_> {
         if has(Means::Privilege) {
             self.effect(Action::Privilege, Risk::Dangerous, "Changes its own rights");
         }
+        if has(Means::Environment) && (has(Means::Network) || has(Means::Socket)) {
+            let says = "Sends keys or passwords away";
+            self.effect(Action::Publishes, Risk::Dangerous, says);
+        }
         if has(Means::Network) || has(Means::Socket) {
             self.effect(Action::Network { host: None }, Risk::Normal, "");
         }
@@ -288,6 +292,7 @@ impl Look<'_, '_> {
             | Means::Attach
             | Means::Decode
             | Means::Evaluate
+            | Means::Environment
             | Means::Privilege => {}
         }
     }

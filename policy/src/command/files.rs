@@ -6,6 +6,7 @@ use super::{describe, describe_base, describe_flags, describe_positionals, outpu
 use crate::classify::flow::{Flow, Sources};
 use crate::classify::given::Given;
 use crate::classify::harm::Touch;
+use crate::classify::place;
 use crate::effect::{Action, Place};
 use crate::risk::Risk;
 
@@ -186,7 +187,8 @@ pub(crate) fn tar(act: &mut Act<'_, '_>) -> Flow {
     let (creates, lists) = (has("-c") || has("-r") || has("-u"), has("-t"));
     let extracts = has("-x");
     let archive = act.reading.value("-f").cloned();
-    if let Some(archive) = archive {
+    let mut private = false;
+    if let Some(archive) = &archive {
         let remote = archive.text.contains(':') && !archive.text.starts_with(['/', '.']);
         if remote {
             act.draft.effect(
@@ -196,9 +198,9 @@ pub(crate) fn tar(act: &mut Act<'_, '_>) -> Flow {
                 archive.span,
             );
         } else if creates && archive.text != "-" {
-            act.touch(Touch::Write, &archive);
+            act.touch(Touch::Write, archive);
         } else {
-            act.touch(Touch::Read, &archive);
+            act.touch(Touch::Read, archive);
         }
     }
     if lists && !creates && !extracts {
@@ -208,18 +210,23 @@ pub(crate) fn tar(act: &mut Act<'_, '_>) -> Flow {
     if creates {
         for path in act.positionals().cloned().collect::<Vec<_>>() {
             act.touch(Touch::Read, &path);
-            if act
-                .target(&path)
-                .resolved
-                .as_deref()
-                .is_some_and(holds_keys)
-            {
+            let target = act.target(&path);
+            private |= place::is_private(&target, act.judge.context);
+            if target.resolved.as_deref().is_some_and(holds_keys) {
                 let says = "Reads keys or passwords";
                 act.draft
                     .effect(Action::Notes, Risk::Dangerous, says, path.span);
             }
         }
-        return Flow::of(Sources::FILE);
+        let from = if private {
+            Sources::FILE.with(Sources::SECRET)
+        } else {
+            Sources::FILE
+        };
+        if let Some(archive) = archive.filter(|archive| archive.text != "-") {
+            act.wrote(&archive, Flow::of(from));
+        }
+        return Flow::of(from);
     }
     if extracts {
         let here = Given::known(".", act.call.span);

@@ -335,6 +335,8 @@ pub(crate) enum Means {
     Drop,
     /// Reaches into another process or the loader.
     Injects,
+    /// Hands on all variables of the environment.
+    Environment,
 }
 
 /// A key of git's configuration that names a program, or weakens git.
@@ -381,6 +383,7 @@ pub(crate) enum Handler {
     Netcat,
     Openssl,
     Parallel,
+    Printenv,
     Printf,
     Read,
     Rm,

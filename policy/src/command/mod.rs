@@ -63,6 +63,7 @@ pub(crate) fn judge(
     act.change_folder();
     install::note_client(&mut act);
     builtin::subscripts(&mut act);
+    url::lookup(&mut act);
     let flow = handle(&mut act);
     if act.reading.modifiers.has(Modifiers::CALM) {
         act.draft.calm();
@@ -105,6 +106,7 @@ fn handle(act: &mut Act<'_, '_>) -> Flow {
         Handler::Netcat => network::netcat(act),
         Handler::Openssl => network::openssl(act),
         Handler::Parallel => wrapper::parallel(act),
+        Handler::Printenv => wrapper::printenv(act),
         Handler::Printf => builtin::printf(act),
         Handler::Read => builtin::read(act),
         Handler::Rm => files::rm(act),
@@ -132,14 +134,24 @@ pub(crate) fn describe(act: &mut Act<'_, '_>) -> Flow {
     describe_flags(act);
     let flow = describe_positionals(act);
     verbs::sub_command(act);
-    if let Input::Code(language) = act.spec.input
-        && act.sub.is_empty()
-        && act.reading.positionals.is_empty()
+    // A sub-command reads what its program reads.
+    let whole = knowledge::program(&act.draft.program.name);
+    let reads = match (act.spec.input, whole) {
+        (Input::Code(_), _) | (_, None) => act.spec.input,
+        (_, Some(whole)) => whole.input,
+    };
+    if let Input::Code(language) = reads
+        && (act.sub.is_empty() && act.reading.positionals.is_empty() || names_input(act))
         && !run::has_code(act)
     {
         return run::input(act, language);
     }
     flow.unwrap_or_else(|| output(act))
+}
+
+/// `deno run -`: the program is what stands on the input.
+fn names_input(act: &Act<'_, '_>) -> bool {
+    *act.call.stdin != Flow::default() && act.args.iter().any(|word| word.exact && word.text == "-")
 }
 
 /// The risk and effect of the bare command.

@@ -316,6 +316,9 @@ pub(crate) fn ssh(act: &mut Act<'_, '_>) -> Flow {
     let given = act.args[host].clone();
     url::host(act, &given);
     act.draft.raise(Risk::Normal);
+    if act.call.stdin.from.has(Sources::SECRET) {
+        url::sends_secret(act, &given);
+    }
     if act.reading.positionals.len() > 1 {
         let command = act.reading.positionals[1];
         // Another machine: where it stands there is not known here.

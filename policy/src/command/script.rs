@@ -244,6 +244,10 @@ pub(crate) fn sql(act: &mut Act<'_, '_>) -> Flow {
     if let Some(text) = act.call.stdin.text.clone() {
         let given = Given::known(text, act.call.span);
         statements(act.judge, act.state, act.call, act.draft, &given);
+    } else if act.call.stdin.from.has(Sources::NETWORK) {
+        let (says, span) = ("Pipes a download into a database", act.call.span);
+        act.draft
+            .effect(Action::Opaque, Risk::Dangerous, says, span);
     }
     output(act)
 }

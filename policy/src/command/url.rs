@@ -5,6 +5,7 @@ use super::knowledge::Modifiers;
 use crate::classify::flow::Sources;
 use crate::classify::given::Given;
 use crate::classify::harm::Touch;
+use crate::classify::place;
 use crate::effect::{Action, Place};
 use crate::risk::Risk;
 
@@ -30,6 +31,49 @@ pub(crate) fn host(act: &mut Act<'_, '_>, given: &Given) {
         host: (!name.is_empty()).then_some(name),
     };
     act.draft.effect(action, Risk::Normal, "", given.span);
+}
+
+/// Programs that ask a name server, which sees the whole name.
+const LOOKUPS: &[&str] = &[
+    "dig",
+    "host",
+    "nslookup",
+    "ping",
+    "ping6",
+    "drill",
+    "kdig",
+    "delv",
+    "resolvectl",
+    "dog",
+    "getent",
+    "traceroute",
+    "mtr",
+];
+
+/// A look-up of a name that is made of what a program printed.
+pub(crate) fn lookup(act: &mut Act<'_, '_>) {
+    if !LOOKUPS.contains(&act.draft.program.name.as_str()) {
+        return;
+    }
+    if let Some(word) = act.args.iter().find(|word| carries_data(word)) {
+        let (says, span) = ("Sends data away inside a host name", word.span);
+        act.draft
+            .effect(Action::Publishes, Risk::Dangerous, says, span);
+    }
+}
+
+/// What a program prints stands before somebody's domain: `$(whoami).x.example.net`.
+fn carries_data(given: &Given) -> bool {
+    let printed = Sources::PROGRAM
+        .with(Sources::FILE)
+        .with(Sources::DECODED)
+        .with(Sources::SECRET);
+    let domain = given
+        .text
+        .rsplit(['…', ')', '}'])
+        .next()
+        .unwrap_or_default();
+    given.from.has(printed) && domain.starts_with('.') && domain[1..].contains('.')
 }
 
 /// An address inside the private network, or one written so that nobody sees where it leads.
@@ -97,9 +141,9 @@ pub(crate) fn upload(act: &mut Act<'_, '_>, given: &Given) {
 /// A file that is sent away.
 pub(crate) fn file_upload(act: &mut Act<'_, '_>, file: &Given) {
     let file = &expanded(act, file);
-    let place = act.target(file).place;
-    match place {
-        Place::Secret => sends_secret(act, file),
+    let target = act.target(file);
+    match target.place {
+        _ if place::is_private(&target, act.judge.context) => sends_secret(act, file),
         Place::System | Place::Startup => act.draft.effect(
             Action::Publishes,
             Risk::Dangerous,

@@ -3,6 +3,7 @@
 use super::act::Act;
 use super::knowledge::{Kind, Role};
 use super::{describe_base, describe_flags};
+use crate::classify::expand::sounds_secret;
 use crate::classify::flow::{Flow, Sources};
 use crate::classify::given::Given;
 use crate::effect::Action;
@@ -36,26 +37,15 @@ pub(crate) fn sudo(act: &mut Act<'_, '_>) -> Flow {
         }
         return Flow::of(Sources::PROGRAM);
     };
-    let first = act.judge.command_count();
     let flow = act.inner(index);
-    // What only looks does not become an attack by looking with more rights.
-    let looks = act.judge.risk_since(first) == Risk::Safe && !opens_pager(&act.args[index..]);
-    let risk = if looks { Risk::Normal } else { Risk::Dangerous };
-    act.draft
-        .kind(Kind::Privilege, risk, act.spec.says.get(), act.call.span);
+    // A look with more rights, too: what may be seen is what the rights are about.
+    act.draft.kind(
+        Kind::Privilege,
+        Risk::Dangerous,
+        act.spec.says.get(),
+        act.call.span,
+    );
     flow
-}
-
-/// Programs that let whoever reads start a shell.
-fn opens_pager(words: &[Given]) -> bool {
-    let name = words.first().map_or("", |word| word.text.as_str());
-    let second = words.get(1).map_or("", |word| word.text.as_str());
-    match name.rsplit('/').next().unwrap_or(name) {
-        "less" | "more" | "most" | "pg" | "man" | "info" | "journalctl" | "top" | "htop"
-        | "watch" | "ftp" | "systemctl" => true,
-        "git" => second != "status",
-        _ => false,
-    }
 }
 
 /// `env`: options, assignments, then a command; `-S` splits a string.
@@ -72,10 +62,24 @@ pub(crate) fn env(act: &mut Act<'_, '_>) -> Flow {
     }
     let words: Vec<Given> = act.positionals().cloned().collect();
     if words.is_empty() {
-        return Flow::of(Sources::PROGRAM);
+        return Flow::of(Sources::PROGRAM.with(Sources::SECRET));
     }
     describe_flags(act);
     assignments_then_command(act, &words)
+}
+
+/// `printenv`: all variables, or those named.
+pub(crate) fn printenv(act: &mut Act<'_, '_>) -> Flow {
+    describe_base(act);
+    describe_flags(act);
+    let mut names = act.positionals().peekable();
+    let secret = names.peek().is_none() || names.any(|name| sounds_secret(&name.text));
+    let from = if secret {
+        Sources::SECRET
+    } else {
+        Sources::NONE
+    };
+    Flow::of(Sources::PROGRAM.with(from))
 }
 
 fn assignments_then_command(act: &mut Act<'_, '_>, words: &[Given]) -> Flow {
@@ -88,7 +92,7 @@ fn assignments_then_command(act: &mut Act<'_, '_>, words: &[Given]) -> Flow {
         words = rest;
     }
     if words.is_empty() {
-        return Flow::of(Sources::PROGRAM);
+        return Flow::of(Sources::PROGRAM.with(Sources::SECRET));
     }
     act.inner_args(words.to_vec())
 }
@@ -211,8 +215,13 @@ fn takes_program(words: &[Given], mark: Option<&str>) -> bool {
 fn input_is_program(act: &mut Act<'_, '_>, items: Option<&[String]>, words: &[Given]) {
     let span = words.first().map_or(act.call.span, |word| word.span);
     let says = "Runs each line of its input as a command";
-    act.draft
-        .effect(Action::Opaque, Risk::Dangerous, says, span);
+    let fetched = items.is_none() && act.call.stdin.from.has(Sources::NETWORK);
+    let (risk, says) = if fetched {
+        (Risk::Critical, "Pipes a download into a shell")
+    } else {
+        (Risk::Dangerous, says)
+    };
+    act.draft.effect(Action::Opaque, risk, says, span);
     match items {
         Some(items) => {
             let mut words = words.to_vec();

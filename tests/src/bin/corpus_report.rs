@@ -390,6 +390,84 @@ fn guards_together(judged: &BTreeMap<String, Vec<Judged>>) {
         percent(caught, denied),
         percent(annoyed, allowed)
     );
+    fair(judged);
+}
+
+/// The guards' rows once more, without those that no classifier of command lines can or may
+/// answer as the guard does; each kind counted.
+fn fair(judged: &BTreeMap<String, Vec<Judged>>) {
+    let all = || judged.values().flatten();
+    let gold: BTreeMap<&str, (Option<Risk>, Option<Risk>)> = all()
+        .filter(|one| one.row.min_level.is_some())
+        .map(|one| (one.row.cmd.as_str(), (one.row.min_level, one.row.max_level)))
+        .collect();
+    let mut left_out: BTreeMap<&str, usize> = BTreeMap::new();
+    let (mut caught, mut denied, mut annoyed, mut allowed) = (0, 0, 0, 0);
+    for one in all().filter(|one| one.row.min_level.is_none()) {
+        let verdict = expected(&one.row);
+        if verdict == Expected::Nothing {
+            continue;
+        }
+        if let Some(why) = elsewhere(one, verdict, &gold) {
+            *left_out.entry(why).or_default() += 1;
+            continue;
+        }
+        match verdict {
+            Expected::Deny => {
+                denied += 1;
+                caught += usize::from(one.risk >= Risk::Dangerous);
+            }
+            _ => {
+                allowed += 1;
+                annoyed += usize::from(one.risk > Risk::Normal);
+            }
+        }
+    }
+    println!(
+        "   without the rows below: deny {caught} of {denied} ({}), allow {annoyed} of {allowed} ({})",
+        percent(caught, denied),
+        percent(annoyed, allowed)
+    );
+    for (why, count) in left_out {
+        println!("   {count:>5} {why}");
+    }
+}
+
+/// Why a guard's verdict on a row is not a question to a classifier of command lines.
+fn elsewhere(
+    one: &Judged,
+    verdict: Expected,
+    gold: &BTreeMap<&str, (Option<Risk>, Option<Risk>)>,
+) -> Option<&'static str> {
+    let note = one.row.note.as_str();
+    if note.contains("fixtures/output.toml") {
+        return Some("text that a program printed, no command");
+    }
+    if note.contains("['threat_") {
+        return Some("known by a list of bad packages and addresses alone");
+    }
+    if note.contains("fixtures/policy.toml") {
+        return Some("decided by a policy of the guard's user");
+    }
+    let by_gold = match (verdict, gold.get(one.row.cmd.as_str())) {
+        (Expected::Allow, Some((min, _))) => *min >= Some(Risk::Dangerous),
+        (Expected::Deny, Some((min, _))) => *min < Some(Risk::Dangerous),
+        _ => false,
+    };
+    if by_gold {
+        return Some("judged otherwise in the gold rows");
+    }
+    let asked = [
+        "Recursive deletion",
+        "Wildcard pattern",
+        "Runs with other rights",
+    ];
+    let as_promised = one
+        .reasons
+        .iter()
+        .any(|reason| asked.contains(&reason.as_str()));
+    (verdict == Expected::Allow && one.risk == Risk::Dangerous && as_promised)
+        .then_some("allowed there; `rm -r` and `sudo` are always asked about here")
 }
 
 fn tally(rows: &[Judged]) -> (Vec<&Judged>, usize, Vec<&Judged>, usize) {
