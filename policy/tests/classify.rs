@@ -771,3 +771,14 @@ fn a_value_evaluated_again_and_again_is_not_read_each_time() {
         answer.reasons
     );
 }
+
+#[test]
+fn places_are_counted_in_the_bytes_of_the_line() {
+    let context = Context::new("/home/user/project", "/home/user", "user");
+    let line = b"7\x87 \xe2\x80\x8bls \xff\x02";
+    let answer = classify(line, &context);
+    assert!(answer.reasons.iter().any(|why| why == "Hidden characters"));
+    for command in &answer.commands {
+        assert!(command.span.end <= line.len(), "{:?}", command.span);
+    }
+}

@@ -243,7 +243,7 @@ fn judge(file: &Path, rows: &[Row]) -> usize {
         let missed: Vec<_> = row
             .all
             .iter()
-            .filter(|name| !seen.contains(*name))
+            .filter(|name| !seen.contains(*name) && !is_a_files_own(name, &seen))
             .collect();
         if !missed.is_empty() {
             misses += 1;
@@ -255,4 +255,12 @@ fn judge(file: &Path, rows: &[Row]) -> usize {
     }
     println!("{:34} {checked:6} {opaque:7} {misses:7}", stem(file));
     misses
+}
+
+/// What no line shows: the commands of a script that `.` finds along PATH (here the stubs'
+/// bytes), and an option of `time`, which bash takes for the name of a program and other
+/// shells hand to `time`.
+fn is_a_files_own(name: &str, seen: &BTreeSet<String>) -> bool {
+    let sourced = seen.contains(".") || seen.contains("source");
+    sourced && name.starts_with('\u{7f}') || name.starts_with('-') && seen.contains("time")
 }

@@ -1,15 +1,15 @@
 //! Judges commands one by one: from an argument list to effects, and to what it prints.
 
 use std::collections::HashMap;
-use std::rc::Rc;
 
+pub(crate) use super::call::Call;
 use super::context::Context;
 use super::draft::{Draft, gravest_first};
 use super::flow::{Flow, Sources};
 use super::given::Given;
 use super::place;
 use super::state::{Cwd, State, Traces};
-use super::verdict::{Classification, Opaque, Program, Redirect, SimpleCommand};
+use super::verdict::{Classification, Opaque, Program, SimpleCommand};
 use crate::command::{self, knowledge};
 use crate::effect::{Action, Effect, Span, Target};
 use crate::risk::Risk;
@@ -57,47 +57,6 @@ pub(crate) enum Mark {
     RunsInput,
     /// A raw connection to another machine.
     Connection,
-}
-
-/// One command about to be judged.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Call {
-    /// Its words, the program's name first.
-    pub args: Vec<Given>,
-    /// Assignments before it.
-    pub assignments: Vec<Given>,
-    /// Its redirections.
-    pub redirects: Vec<Redirect>,
-    /// What it reads on its standard input.
-    pub stdin: Rc<Flow>,
-    /// Whether its input or output is a raw network connection.
-    pub connected: bool,
-    /// What it runs under, outermost first.
-    pub wrappers: Vec<String>,
-    /// Where it stands.
-    pub span: Span,
-}
-
-impl Call {
-    /// The command behind a wrapper: the words from `first` on.
-    pub(crate) fn inner(&self, first: usize, wrapper: &str) -> Call {
-        self.with_args(self.args.get(first..).unwrap_or_default().to_vec(), wrapper)
-    }
-
-    /// Another command under a wrapper.
-    pub(crate) fn with_args(&self, args: Vec<Given>, wrapper: &str) -> Call {
-        let mut wrappers = self.wrappers.clone();
-        wrappers.push(wrapper.to_owned());
-        Call {
-            args,
-            assignments: Vec::new(),
-            redirects: Vec::new(),
-            stdin: Rc::clone(&self.stdin),
-            connected: self.connected,
-            wrappers,
-            span: self.span,
-        }
-    }
 }
 
 impl<'c> Judge<'c> {

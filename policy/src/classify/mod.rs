@@ -3,12 +3,15 @@
 //! [`classify`] and [`classify_argv`] are the only doors. They never fail: what cannot be
 //! understood is at least [`Risk::Dangerous`], with the reason.
 
+pub(crate) mod arguments;
 mod assigned;
 mod bomb;
+pub(crate) mod call;
 mod context;
 pub(crate) mod draft;
-pub(crate) mod expand;
+mod expand;
 pub(crate) mod flow;
+mod functions;
 pub(crate) mod given;
 pub(crate) mod harm;
 pub(crate) mod installs;

@@ -13,17 +13,21 @@ const MAX_LOOK: usize = 16 * 1024;
 impl Judge<'_> {
     /// Characters that make a line look like something else.
     pub(crate) fn hidden(&mut self, line: &[u8]) {
-        let text = String::from_utf8_lossy(line);
         // A carriage return that ends no line takes the writing back to the line's start.
-        let returns = |at: usize| text[at..].starts_with('\r') && !text[at + 1..].starts_with('\n');
-        let hidden = |(at, letter): &(usize, char)| {
-            hides(*letter) || (*letter == '\r' && *at + 1 < text.len() && returns(*at))
-        };
-        let Some((at, letter)) = text.char_indices().find(hidden) else {
-            return;
-        };
-        let span = Span::new(at, at + letter.len_utf8());
-        self.raw(Risk::Dangerous, "Hidden characters", span);
+        let returns = |at: usize| line.get(at + 1).is_some_and(|&next| next != b'\n');
+        let mut start = 0;
+        for chunk in line.utf8_chunks() {
+            let mut letters = chunk.valid().char_indices();
+            let hidden = letters
+                .find(|&(at, letter)| hides(letter) || (letter == '\r' && returns(start + at)));
+            if let Some((at, letter)) = hidden {
+                let at = start + at;
+                let span = Span::new(at, at + letter.len_utf8());
+                self.raw(Risk::Dangerous, "Hidden characters", span);
+                return;
+            }
+            start += chunk.valid().len() + chunk.invalid().len();
+        }
     }
 
     /// When the line is no shell line: code of another language that opens the machine.
@@ -116,8 +120,8 @@ impl Judge<'_> {
         }
     }
 
-    /// A compound command that the source ends in. Every shell refuses it without running any
-    /// of it, and all of it was read as commands, which are judged like any others.
+    /// A compound command that the source ends in: its parts are judged like any others, and
+    /// whoever sent a part of a line may have meant another whole.
     pub(crate) fn unfinished(&mut self, call: &Call) {
         self.unfinished = true;
         self.raw(Risk::Dangerous, "Breaks off unfinished", call.span);

@@ -3,15 +3,9 @@
 use std::rc::Rc;
 
 use super::assigned::assigned;
-use super::draft::Draft;
 use super::flow::{Flow, Sources};
-use super::given::Given;
 use super::judge::{Call, Judge};
-use super::state::{Cwd, Function, State};
-use super::verdict::Program;
-use crate::command::knowledge;
-use crate::effect::Action;
-use crate::risk::Risk;
+use super::state::{Cwd, State};
 use crate::shell::ast::Test;
 use crate::shell::ast::{Case, For, If, While};
 use crate::shell::fold::{Completeness, Value};
@@ -304,114 +298,6 @@ impl Judge<'_> {
             let mut value = state.variables.get(&name).cloned().unwrap_or_default();
             value.completeness = Completeness::Open;
             state.variables.set(&name, value);
-        }
-    }
-
-    fn define(&mut self, name: &[u8], body: &Command, state: &mut State, call: &Call) {
-        let name = String::from_utf8_lossy(name).into_owned();
-        if super::bomb::is_bomb(&name, body) {
-            self.bomb(call);
-        }
-        let function = Function {
-            body: Rc::new(body.clone()),
-            called: false,
-            certain: knowledge::program(&name).is_none(),
-        };
-        if let Some(old) = state.functions.insert(name.clone(), function)
-            && !old.called
-        {
-            self.call_function(&name, &old.body, state, call);
-        }
-    }
-
-    fn bomb(&mut self, call: &Call) {
-        let index = self.reserve(call, &Program::default());
-        let mut draft = Draft::new(Program::default());
-        draft.effect(Action::SystemChange, Risk::Critical, "Fork bomb", call.span);
-        self.complete(index, draft);
-    }
-
-    /// A function or alias of the line itself.
-    pub(crate) fn defined_here(&mut self, state: &mut State, call: &Call) -> Option<Flow> {
-        let name = call.args.first()?.text.clone();
-        if let Some(text) = state.aliases.get(&name).cloned() {
-            if self.active.contains(&name) {
-                return None;
-            }
-            let mut line = text;
-            for arg in &call.args[1..] {
-                line.push(' ');
-                line.push_str(&arg.text);
-            }
-            self.active.push(name);
-            self.text(&line, state, call, call.span);
-            self.active.pop();
-            // Scripts expand no aliases: the plain command counts, too.
-            return None;
-        }
-        let function = state.functions.get_mut(&name)?;
-        function.called = true;
-        let (body, certain) = (Rc::clone(&function.body), function.certain);
-        let flow = self.call_function(&name, &body, state, call);
-        // Defined in a branch, or unset since: the program of that name counts, too.
-        certain.then_some(flow)
-    }
-
-    fn call_function(
-        &mut self,
-        name: &str,
-        body: &Rc<Command>,
-        state: &mut State,
-        call: &Call,
-    ) -> Flow {
-        if self.active.iter().any(|active| active == name) {
-            return Flow::of(Sources::PROGRAM);
-        }
-        self.active.push(name.to_owned());
-        let mark = state.variables.mark();
-        for number in 1..10 {
-            let value = match call.args.get(number) {
-                Some(arg) if arg.exact => Value::known(arg.text.as_bytes()),
-                _ => Value::unknown(),
-            };
-            state.variables.set(number.to_string().as_bytes(), value);
-        }
-        let outer = state.positional.replace(Rc::new(
-            call.args
-                .get(1..)
-                .map(<[Given]>::to_vec)
-                .unwrap_or_default(),
-        ));
-        let mut inner = call.clone();
-        inner.args.clear();
-        inner.assignments.clear();
-        inner.redirects.clear();
-        let flow = self.command(body, state, &inner);
-        state.positional = outer;
-        // Everything but the arguments stays set.
-        let mut changes = state.variables.undo(mark);
-        changes.retain(|name, _| !name.iter().all(u8::is_ascii_digit));
-        state.variables.join(&[changes]);
-        self.active.pop();
-        flow
-    }
-
-    /// Functions nobody called: a trap, a prompt or a later line may.
-    pub(crate) fn uncalled_functions(&mut self, state: &mut State, call: &Call) {
-        let mut waiting: Vec<(String, Rc<Command>)> = state
-            .functions
-            .iter_mut()
-            .filter(|(_, function)| !function.called)
-            .map(|(name, function)| {
-                function.called = true;
-                (name.clone(), Rc::clone(&function.body))
-            })
-            .collect();
-        waiting.sort_by(|one, other| one.0.cmp(&other.0));
-        for (name, body) in waiting {
-            let mut call = call.clone();
-            call.args.clear();
-            self.call_function(&name, &body, state, &call);
         }
     }
 }

@@ -291,6 +291,11 @@ pub(crate) fn alias(act: &mut Act<'_, '_>) -> Flow {
         };
         act.draft.raise(Risk::Normal);
         act.state.aliases.insert(name.to_owned(), text.to_owned());
+        if text.contains("<<") {
+            // The lines behind its call would be the here-document's, not commands.
+            act.judge
+                .opaque("An alias that begins a here-document", word.span);
+        }
         let inner = act.call.with_args(Vec::new(), "alias");
         act.judge.isolated(act.state, |judge, state| {
             judge.text(text, state, &inner, word.span)

@@ -134,14 +134,7 @@ pub(crate) fn describe(act: &mut Act<'_, '_>) -> Flow {
     describe_flags(act);
     let flow = describe_positionals(act);
     verbs::sub_command(act);
-    // A sub-command reads what its program reads.
-    let whole = knowledge::program(&act.draft.program.name);
-    let reads = match (act.spec.input, whole) {
-        (Input::Code(_), _) | (_, None) => act.spec.input,
-        (_, Some(whole)) => whole.input,
-    };
-    if let Input::Code(language) = reads
-        && (act.sub.is_empty() && act.reading.positionals.is_empty() || names_input(act))
+    if let Input::Code(language) = reads_code(act)
         && !run::has_code(act)
     {
         return run::input(act, language);
@@ -149,9 +142,18 @@ pub(crate) fn describe(act: &mut Act<'_, '_>) -> Flow {
     flow.unwrap_or_else(|| output(act))
 }
 
-/// `deno run -`: the program is what stands on the input.
-fn names_input(act: &Act<'_, '_>) -> bool {
-    *act.call.stdin != Flow::default() && act.args.iter().any(|word| word.exact && word.text == "-")
+/// What it makes of its input when nothing else says what to run, or `-` does: `deno run -`.
+fn reads_code(act: &Act<'_, '_>) -> Input {
+    if act.sub.is_empty() && act.reading.positionals.is_empty() {
+        return act.spec.input;
+    }
+    let named = *act.call.stdin != Flow::default()
+        && act.args.iter().any(|word| word.exact && word.text == "-");
+    // A sub-command reads what its program reads.
+    match knowledge::program(&act.draft.program.name) {
+        Some(program) if named => program.input,
+        _ => Input::Ignored,
+    }
 }
 
 /// The risk and effect of the bare command.

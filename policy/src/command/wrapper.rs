@@ -3,7 +3,7 @@
 use super::act::Act;
 use super::knowledge::{Kind, Role};
 use super::{describe_base, describe_flags};
-use crate::classify::expand::sounds_secret;
+use crate::classify::arguments::sounds_secret;
 use crate::classify::flow::{Flow, Sources};
 use crate::classify::given::Given;
 use crate::effect::Action;

@@ -62,8 +62,30 @@ pub fn reversed(text: &[u8]) -> Vec<u8> {
     turned.join(&b'\n')
 }
 
-/// The escapes of `echo -e` and of a `printf` format: `\n`, `\x41`, `\101`, `\0101`.
+/// The escapes of `echo -e` and of a `printf` format: `\n`, `\x41`, `\101`, `\0101`, `\u41`.
 pub fn escapes(text: &[u8]) -> Vec<u8> {
+    unescaped(text, Style::Printed)
+}
+
+/// The escapes inside `$'…'`; a NUL ends the string.
+pub(super) fn ansi_quoted(text: &[u8]) -> Vec<u8> {
+    let mut out = unescaped(text, Style::Quoted);
+    if let Some(end) = out.iter().position(|&byte| byte == 0) {
+        out.truncate(end);
+    }
+    out
+}
+
+/// Where escapes stand; a few mean something else.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Style {
+    /// In `$'…'`.
+    Quoted,
+    /// In what `echo -e` and `printf` print.
+    Printed,
+}
+
+fn unescaped(text: &[u8], style: Style) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((&byte, after)) = rest.split_first() {
@@ -87,14 +109,32 @@ pub fn escapes(text: &[u8]) -> Vec<u8> {
             b't' => out.push(b'\t'),
             b'v' => out.push(11),
             b'\\' => out.push(b'\\'),
-            b'c' => break,
-            b'x' => rest = digits(rest, 16, 2, b"\\x", &mut out),
+            b'\'' | b'"' | b'?' if style == Style::Quoted => out.push(escape),
             b'0'..=b'7' => {
-                // echo writes \0101, printf writes \101: take what comes, up to three
-                // digits behind a leading zero.
+                // echo writes \0101, printf and quotes write \101.
                 let whole = &text[text.len() - rest.len() - 1..];
-                let most = if escape == b'0' { 4 } else { 3 };
-                rest = digits(whole, 8, most, b"\\", &mut out);
+                let leading = escape == b'0' && style == Style::Printed;
+                let (value, after) = number(whole, 8, if leading { 4 } else { 3 });
+                out.push(value as u8);
+                rest = after;
+            }
+            b'x' => rest = hexadecimal(rest, style, &mut out),
+            b'u' | b'U' => {
+                let (value, after) = number(rest, 16, if escape == b'u' { 4 } else { 8 });
+                match char::from_u32(value).filter(|_| after.len() < rest.len()) {
+                    Some(letter) => {
+                        out.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+                    }
+                    None => out.extend_from_slice(&[b'\\', escape]),
+                }
+                rest = after;
+            }
+            b'c' if style == Style::Printed => break,
+            b'c' => {
+                if let Some((&control, after)) = rest.split_first() {
+                    out.push(control.to_ascii_uppercase() & 0x1f);
+                    rest = after;
+                }
             }
             other => out.extend_from_slice(&[b'\\', other]),
         }
@@ -102,28 +142,34 @@ pub fn escapes(text: &[u8]) -> Vec<u8> {
     out
 }
 
-fn digits<'a>(
-    text: &'a [u8],
-    radix: u32,
-    most: usize,
-    otherwise: &[u8],
-    out: &mut Vec<u8>,
-) -> &'a [u8] {
+/// `\x41`, and in quotes `\x{41}`; gives back what follows.
+fn hexadecimal<'a>(text: &'a [u8], style: Style, out: &mut Vec<u8>) -> &'a [u8] {
+    let braced = text.strip_prefix(b"{").filter(|_| style == Style::Quoted);
+    let digits = braced.unwrap_or(text);
+    let (value, after) = number(digits, 16, if braced.is_some() { 8 } else { 2 });
+    if after.len() == digits.len() {
+        out.extend_from_slice(b"\\x");
+        return text;
+    }
+    out.push(value as u8);
+    match braced {
+        Some(_) => after.strip_prefix(b"}").unwrap_or(after),
+        None => after,
+    }
+}
+
+fn number(text: &[u8], radix: u32, most: usize) -> (u32, &[u8]) {
     let count = text
         .iter()
         .take(most)
         .take_while(|&&byte| (byte as char).is_digit(radix))
         .count();
-    if count == 0 {
-        out.extend_from_slice(otherwise);
-        return text;
-    }
-    let (number, rest) = text.split_at(count);
-    let value = number.iter().fold(0u32, |sum, &byte| {
-        sum * radix + (byte as char).to_digit(radix).unwrap_or_default()
+    let (digits, rest) = text.split_at(count);
+    let value = digits.iter().fold(0u32, |sum, &byte| {
+        let digit = (byte as char).to_digit(radix).unwrap_or_default();
+        sum.wrapping_mul(radix).wrapping_add(digit)
     });
-    out.push(value as u8);
-    rest
+    (value, rest)
 }
 
 /// What the builtin `printf` prints for a format and arguments, when the format holds
@@ -179,6 +225,16 @@ mod tests {
         assert_eq!(hex(b"72 6d\n20"), b"rm ");
         assert_eq!(reversed(b"mr\nsl\n"), b"rm\nls\n");
         assert_eq!(escapes(br"\x72\155 \0162m\q\\n"), b"rm rm\\q\\n");
+        assert_eq!(escapes(br"\u0072m \U0000002f\'"), b"rm /\\'");
+    }
+
+    #[test]
+    fn quotes_are_decoded_as_bash_does() {
+        assert_eq!(ansi_quoted(br"\x72\155 \u0041\e\cA"), b"rm A\x1b\x01");
+        assert_eq!(ansi_quoted(br"a\0b"), b"a");
+        assert_eq!(ansi_quoted(br"\q\x\u"), br"\q\x\u");
+        assert_eq!(ansi_quoted(br"\x{72}m\'"), b"rm'");
+        assert_eq!(ansi_quoted(br"\1012\777"), b"A2\xff");
     }
 
     #[test]

@@ -1,0 +1,273 @@
+//! From the words of a script to the arguments a program gets.
+
+use super::flow::Sources;
+use super::given::Given;
+use super::judge::Judge;
+use super::state::State;
+use crate::effect::Span;
+use crate::shell::fold::{Completeness, Count, Field, Piece, Value};
+use crate::shell::word::{Assignment, Operation, Part, PartKind, Word};
+
+/// Stands for the output of a substitution that is only known when it runs.
+pub(crate) const UNKNOWN_OUTPUT: &str = "$(…)";
+/// Argument lists that the same words may become; more are not followed.
+const MAX_LISTS: usize = 16;
+impl Judge<'_> {
+    /// Every argument list that these words may become.
+    pub(crate) fn arguments(&mut self, words: &[Word], state: &State) -> Vec<Vec<Given>> {
+        let Some(positional) = &state.positional else {
+            return self.segment(words, state);
+        };
+        let mut lists: Vec<Vec<Given>> = vec![Vec::new()];
+        let mut rest = words;
+        while !rest.is_empty() {
+            let length = rest.iter().position(is_all_arguments).unwrap_or(rest.len());
+            let (segment, after) = rest.split_at(length);
+            if !segment.is_empty() {
+                let ends = self.segment(segment, state);
+                lists = lists
+                    .iter()
+                    .flat_map(|list| ends.iter().map(move |end| [list.as_slice(), end].concat()))
+                    .take(MAX_LISTS)
+                    .collect();
+            }
+            rest = match after.split_first() {
+                Some((_, after)) => {
+                    for list in &mut lists {
+                        list.extend(positional.iter().cloned());
+                    }
+                    after
+                }
+                None => after,
+            };
+        }
+        lists
+    }
+
+    fn segment(&self, words: &[Word], state: &State) -> Vec<Vec<Given>> {
+        let lists = state.variables.argv(words);
+        let whole = match (words.first(), words.last()) {
+            (Some(first), Some(last)) => self.span(first.span.to(last.span)),
+            _ => Span::default(),
+        };
+        lists
+            .into_iter()
+            .take(MAX_LISTS)
+            .map(|fields| {
+                let one_to_one = fields.len() == words.len();
+                fields
+                    .iter()
+                    .enumerate()
+                    .flat_map(|(index, field)| {
+                        let span = match words.get(index) {
+                            Some(word) if one_to_one => self.span(word.span),
+                            _ => whole,
+                        };
+                        self.givens(field, state, span)
+                    })
+                    .collect()
+            })
+            .collect()
+    }
+
+    /// A word where it is not split: a redirection's target, a here-document.
+    pub(crate) fn one(&self, word: &Word, state: &State) -> Given {
+        let value = state.variables.value(word);
+        let span = self.span(word.span);
+        match value.alternatives.first() {
+            Some(pieces) => {
+                let mut given = self.given(pieces, state, span);
+                if value.alternatives.len() > 1 {
+                    given.exact = false;
+                    given.from = given.from.with(Sources::UNKNOWN);
+                }
+                given
+            }
+            None => Given::unknown(span),
+        }
+    }
+
+    /// An assignment as `NAME=value`.
+    pub(crate) fn assignment(&self, assignment: &Assignment, state: &mut State) -> Given {
+        let value = self.one(&assignment.value, state);
+        let name = String::from_utf8_lossy(&assignment.name).into_owned();
+        state.taints.insert(assignment.name.clone(), value.from);
+        Given {
+            text: format!("{name}={}", value.text),
+            span: self.span(assignment.span),
+            ..value
+        }
+    }
+
+    /// What a loop's variable may hold.
+    pub(crate) fn loop_values(&self, words: &[Word], state: &State) -> Value {
+        let mut value = Value {
+            alternatives: Vec::new(),
+            completeness: Completeness::Closed,
+        };
+        for list in state.variables.argv(words) {
+            for field in list {
+                let one = Value::of(field.pieces);
+                value = value.or(&one);
+                if field.count == Count::Any {
+                    value.completeness = Completeness::Open;
+                }
+            }
+        }
+        value
+    }
+
+    fn givens(&self, field: &Field, state: &State, span: Span) -> Vec<Given> {
+        let mut given = self.given(&field.pieces, state, span);
+        if field.count == Count::Any {
+            if given.exact {
+                return given
+                    .text
+                    .split_ascii_whitespace()
+                    .map(|text| Given {
+                        glob: text.contains(['*', '?', '[']),
+                        ..given.part(text)
+                    })
+                    .collect();
+            }
+            given.many = true;
+        }
+        vec![given]
+    }
+
+    fn given(&self, pieces: &[Piece], state: &State, span: Span) -> Given {
+        let mut given = Given {
+            exact: true,
+            span,
+            ..Given::default()
+        };
+        for piece in pieces {
+            match piece {
+                Piece::Text(text) => given.text.push_str(&String::from_utf8_lossy(text)),
+                Piece::Glob(byte) => {
+                    given.text.push(char::from(*byte));
+                    given.glob = true;
+                }
+                Piece::Tilde(name) => self.tilde(name, state, &mut given),
+                Piece::Variable(name) => self.variable(name, state, &mut given),
+                Piece::Output(place) => self.output(*place, &mut given),
+                Piece::Unknown => {
+                    given.text.push_str("${…}");
+                    given.exact = false;
+                    given.from = given.from.with(Sources::UNKNOWN);
+                }
+            }
+        }
+        if given.glob {
+            given.exact = false;
+        }
+        if let [Piece::Variable(_), Piece::Text(rest)] = pieces
+            && rest.starts_with(b"-")
+        {
+            // An unset variable is nothing: `rm$IFS$9-rf` is `rm -rf`.
+            given.text = String::from_utf8_lossy(rest).into_owned();
+        }
+        given
+    }
+
+    fn tilde(&self, name: &[u8], state: &State, given: &mut Given) {
+        let name = String::from_utf8_lossy(name);
+        match name.as_ref() {
+            "" => given.text.push_str(&self.context.home),
+            "+" if state.cwd.path().is_some() => {
+                given.text.push_str(state.cwd.path().unwrap_or_default());
+            }
+            "root" => given.text.push_str("/root"),
+            "+" | "-" => {
+                given.text.push_str("$PWD");
+                given.exact = false;
+            }
+            user => {
+                given.text.push_str("/home/");
+                given.text.push_str(user);
+            }
+        }
+    }
+
+    fn variable(&self, name: &[u8], state: &State, given: &mut Given) {
+        let name_text = String::from_utf8_lossy(name);
+        let untouched = state.variables.get(name).is_none();
+        let known = match name_text.as_ref() {
+            "HOME" if untouched => Some(self.context.home.as_str()),
+            "USER" | "LOGNAME" if untouched => Some(self.context.user.as_str()),
+            "PWD" if untouched => state.cwd.path(),
+            "TMPDIR" if untouched => Some("/tmp"),
+            "SHELL" if untouched => Some("/bin/bash"),
+            _ => None,
+        };
+        if let Some(known) = known {
+            given.text.push_str(known);
+            return;
+        }
+        given.text.push('$');
+        given.text.push_str(&name_text);
+        given.exact = false;
+        let mut from = state.taints.get(name).copied().unwrap_or(Sources::UNKNOWN);
+        if sounds_secret(&name_text) {
+            from = from.with(Sources::SECRET);
+        }
+        given.from = given.from.with(from.with(Sources::UNKNOWN));
+    }
+
+    fn output(&self, place: crate::shell::Span, given: &mut Given) {
+        if let Some(flow) = self.processes.get(&place) {
+            given.text.push_str("/dev/fd/63");
+            given.content = Some(Box::new(flow.clone()));
+            return;
+        }
+        let Some(flow) = self.outputs.get(&place) else {
+            given.text.push_str(UNKNOWN_OUTPUT);
+            given.exact = false;
+            given.from = given.from.with(Sources::UNKNOWN);
+            return;
+        };
+        given.from = given.from.with(flow.from);
+        match flow.substituted() {
+            Some(text) => given.text.push_str(text),
+            None => {
+                given.text.push_str(UNKNOWN_OUTPUT);
+                given.exact = false;
+            }
+        }
+    }
+}
+
+/// `"$@"` or `$@` alone.
+fn is_all_arguments(word: &Word) -> bool {
+    let [part] = word.parts.as_slice() else {
+        return false;
+    };
+    match &part.kind {
+        PartKind::Double(inner, _) => {
+            matches!(inner.as_slice(), [part] if is_at(part))
+        }
+        _ => is_at(part),
+    }
+}
+
+fn is_at(part: &Part) -> bool {
+    matches!(&part.kind, PartKind::Parameter(parameter)
+        if parameter.name == b"@" && parameter.operation == Operation::Value)
+}
+
+/// Whether a variable's name says that its value is a secret.
+pub(crate) fn sounds_secret(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    [
+        "SECRET",
+        "TOKEN",
+        "PASSWORD",
+        "PASSWD",
+        "API_KEY",
+        "APIKEY",
+        "PRIVATE_KEY",
+        "ACCESS_KEY",
+    ]
+    .iter()
+    .any(|part| name.contains(part))
+}

@@ -1,0 +1,144 @@
+//! The literal arguments of a call in another language.
+
+use super::Language;
+
+/// More words than this in one call are not read.
+const MAX_WORDS: usize = 64;
+
+/// The literal arguments of a call.
+#[derive(Debug, Default)]
+pub(super) struct Words {
+    pub(super) list: Vec<String>,
+    /// Whether nothing but literals was found.
+    pub(super) complete: bool,
+    /// Whether they stood in brackets, or were several.
+    pub(super) is_list: bool,
+    /// What stood behind the first literal.
+    tail: String,
+}
+
+impl Words {
+    /// Whether an opening call opens for writing.
+    pub(super) fn is_write(&self, language: Language) -> bool {
+        match language {
+            Language::Awk => true,
+            Language::Perl => self.list.iter().any(|word| word.starts_with('>')),
+            _ => {
+                self.list
+                    .get(1)
+                    .is_some_and(|mode| mode.len() <= 3 && mode.contains(['w', 'a', 'x', '+']))
+                    || self.tail.contains("mode='w")
+                    || self.tail.contains("mode=\"w")
+                    || self.list.len() == 1 && self.tail.starts_with(", ")
+            }
+        }
+    }
+}
+
+/// Reads literals up to the end of the call; `quote` when the first one is already open.
+pub(super) fn literals(text: &str, quote: Option<char>) -> Words {
+    let mut words = Words {
+        complete: true,
+        ..Words::default()
+    };
+    let mut rest = text;
+    if let Some(quote) = quote {
+        let (word, after) = quoted(rest, quote);
+        words.list.push(word);
+        words.tail = after.chars().take(40).collect();
+        return words;
+    }
+    let mut depth = 0usize;
+    while words.list.len() < MAX_WORDS {
+        rest = rest.trim_start();
+        let mut letters = rest.chars();
+        let Some(letter) = letters.next() else { break };
+        match letter {
+            '"' | '\'' | '`' => {
+                let (word, after) = quoted(letters.as_str(), letter);
+                words.list.push(word);
+                rest = after;
+                if words.list.len() == 1 {
+                    words.tail = after.chars().take(40).collect();
+                }
+                continue;
+            }
+            '[' | '{' => {
+                words.is_list = true;
+                depth += 1;
+            }
+            '(' => depth += 1,
+            ',' if depth == 0 && !words.list.is_empty() && !words.is_list => {
+                // Further literal arguments are further words; anything else is an option.
+                let next = letters.as_str().trim_start();
+                if next.starts_with(['"', '\'']) || next.starts_with(['[']) {
+                    words.is_list = true;
+                } else {
+                    break;
+                }
+            }
+            ',' => {}
+            ']' | '}' => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    break;
+                }
+            }
+            ')' | ';' | '\n' if depth == 0 => break,
+            ')' => depth = depth.saturating_sub(1),
+            'r' | 'b' | 'f' | 'u' | 'R' | 'B' | 'F' | 'U'
+                if letters.as_str().starts_with(['"', '\'']) => {}
+            '\n' | ';' => {}
+            _ => {
+                // A name, a call, an operator: not a literal.
+                words.complete = false;
+                if words.list.is_empty() && depth == 0 {
+                    let name = rest.find(|c: char| !(c.is_alphanumeric() || "_.$@".contains(c)));
+                    let skip = name.unwrap_or(rest.len()).max(letter.len_utf8());
+                    rest = &rest[skip..];
+                    if rest.starts_with('(') {
+                        rest = &rest[1..];
+                        depth += 1;
+                    }
+                    continue;
+                }
+                if depth == 0 {
+                    break;
+                }
+            }
+        }
+        rest = letters.as_str();
+    }
+    words
+}
+
+/// The text up to the closing quote, escapes undone, and what follows.
+fn quoted(text: &str, quote: char) -> (String, &str) {
+    // Python's triple quotes.
+    let triple: String = std::iter::repeat_n(quote, 2).collect();
+    if let Some(inner) = text.strip_prefix(triple.as_str()) {
+        let close: String = std::iter::repeat_n(quote, 3).collect();
+        if let Some(end) = inner.find(&close) {
+            return (inner[..end].to_owned(), &inner[end + 3..]);
+        }
+        return (String::new(), inner);
+    }
+    let mut word = String::new();
+    let mut letters = text.char_indices();
+    while let Some((at, letter)) = letters.next() {
+        if letter == quote {
+            return (word, &text[at + letter.len_utf8()..]);
+        }
+        if letter == '\\' {
+            match letters.next() {
+                Some((_, 'n')) => word.push('\n'),
+                Some((_, 't')) => word.push('\t'),
+                Some((_, other)) => word.push(other),
+                None => break,
+            }
+            continue;
+        }
+        word.push(letter);
+    }
+    (word, "")
+}

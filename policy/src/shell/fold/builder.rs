@@ -1,0 +1,229 @@
+//! Words become arguments: values inserted, split, and what is unknown kept as such.
+
+use super::super::word::{Operation, Parameter, Part, PartKind, Reference, Translation};
+use super::{Completeness, Count, Environment, Field, MAX_ALTERNATIVES, MAX_VALUE, Piece, Value};
+
+/// Whether known values fall into words.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Splitting {
+    Words,
+    Never,
+}
+
+/// One possibility under construction.
+#[derive(Clone, Default)]
+pub(super) struct State {
+    pub(super) fields: Vec<Field>,
+    current: Field,
+    /// Whether the current field exists even if it stays empty.
+    present: bool,
+}
+
+impl State {
+    pub(super) fn finish(&mut self) {
+        let field = std::mem::take(&mut self.current);
+        if self.present || !field.pieces.is_empty() {
+            self.fields.push(field);
+        }
+        self.present = false;
+    }
+}
+
+/// Builds every argument list that words may become, side by side.
+pub(super) struct Builder<'e> {
+    environment: &'e Environment,
+    splitting: Splitting,
+    separators: Option<Vec<u8>>,
+    pub(super) states: Vec<State>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Quoting {
+    Quoted,
+    Unquoted,
+}
+
+impl<'e> Builder<'e> {
+    pub(super) fn new(environment: &'e Environment, splitting: Splitting) -> Self {
+        Builder {
+            environment,
+            splitting,
+            separators: environment
+                .get(b"IFS")
+                .and_then(Value::literal)
+                .map(<[u8]>::to_vec),
+            states: vec![State::default()],
+        }
+    }
+
+    pub(super) fn word(&mut self, parts: &[Part]) {
+        self.parts(parts, Quoting::Unquoted);
+    }
+
+    pub(super) fn end_field(&mut self) {
+        self.states.iter_mut().for_each(State::finish);
+    }
+
+    pub(super) fn unknown_words(&mut self) {
+        for state in &mut self.states {
+            state.fields.push(Field {
+                pieces: vec![Piece::Unknown],
+                count: Count::Any,
+            });
+        }
+    }
+
+    fn parts(&mut self, parts: &[Part], quoting: Quoting) {
+        for part in parts {
+            self.part(part, quoting);
+        }
+    }
+
+    fn part(&mut self, part: &Part, quoting: Quoting) {
+        match &part.kind {
+            PartKind::Plain(text) => self.each(Piece::Text(text.clone())),
+            PartKind::Quoted(text) => {
+                self.present();
+                self.each(Piece::Text(text.clone()));
+            }
+            PartKind::Double(inner, translation) => {
+                if !is_all_arguments(inner) {
+                    self.present();
+                }
+                match translation {
+                    Translation::Never => self.parts(inner, Quoting::Quoted),
+                    Translation::ByLocale => self.each(Piece::Unknown),
+                }
+            }
+            PartKind::Parameter(parameter) => self.parameter(parameter, quoting),
+            PartKind::Command(..) => self.unknown(Piece::Output(part.span), quoting),
+            PartKind::Process(..) => self.each(Piece::Output(part.span)),
+            PartKind::Tilde(name) => self.each(Piece::Tilde(name.clone())),
+            PartKind::Glob(byte) => match self.splitting {
+                Splitting::Words => self.each(Piece::Glob(*byte)),
+                Splitting::Never => self.each(Piece::Text(vec![*byte])),
+            },
+            // Braces still here stand where the shell does not expand them.
+            PartKind::Braces(_) | PartKind::Range(_) => self.each(Piece::Unknown),
+            PartKind::Arithmetic(_)
+            | PartKind::ExtendedGlob(..)
+            | PartKind::Array(_)
+            | PartKind::Opaque(_) => self.unknown(Piece::Unknown, quoting),
+        }
+    }
+
+    fn parameter(&mut self, parameter: &Parameter, quoting: Quoting) {
+        let plain = parameter.subscript.is_none() && parameter.reference == Reference::Direct;
+        if !plain || parameter.operation != Operation::Value {
+            return self.unknown(Piece::Unknown, quoting);
+        }
+        let many = matches!(parameter.name.as_slice(), b"@" | b"*");
+        let own = Piece::Variable(parameter.name.clone());
+        let Some(value) = self.environment.get(&parameter.name) else {
+            let quoting = if many { Quoting::Unquoted } else { quoting };
+            return self.unknown(own, quoting);
+        };
+        let mut alternatives = value.alternatives.clone();
+        if value.completeness == Completeness::Open || alternatives.is_empty() {
+            alternatives.push(vec![own]);
+        }
+        let size: usize = alternatives.iter().map(|pieces| length(pieces)).sum();
+        if self.states.len() * alternatives.len() > MAX_ALTERNATIVES * 2
+            || size > MAX_VALUE
+            || !self.environment.spend(size * self.states.len())
+        {
+            return self.unknown(Piece::Unknown, quoting);
+        }
+        if let [only] = alternatives.as_slice() {
+            // No copy of what came before: a line of many `$x` stays linear.
+            return self.insert(only, quoting);
+        }
+        let before = std::mem::take(&mut self.states);
+        for pieces in &alternatives {
+            let mut branch = Builder {
+                states: before.clone(),
+                separators: self.separators.clone(),
+                ..*self
+            };
+            branch.insert(pieces, quoting);
+            self.states.append(&mut branch.states);
+        }
+    }
+
+    fn insert(&mut self, pieces: &[Piece], quoting: Quoting) {
+        for piece in pieces {
+            match piece {
+                Piece::Text(text) if self.splits(quoting) => self.split(text),
+                Piece::Text(_) | Piece::Tilde(_) => self.each(piece.clone()),
+                Piece::Glob(byte) => self.each(Piece::Text(vec![*byte])),
+                _ => self.unknown(piece.clone(), quoting),
+            }
+        }
+    }
+
+    /// Known text, unquoted: split at IFS, its glob characters active.
+    fn split(&mut self, text: &[u8]) {
+        let Some(separators) = self.separators.clone() else {
+            return self.unknown(Piece::Unknown, Quoting::Unquoted);
+        };
+        if text
+            .iter()
+            .any(|b| separators.contains(b) && !b" \t\n".contains(b))
+        {
+            // Other separators delimit empty fields; rarely worth following.
+            return self.unknown(Piece::Unknown, Quoting::Unquoted);
+        }
+        for state in &mut self.states {
+            for &byte in text {
+                if separators.contains(&byte) {
+                    state.finish();
+                } else if b"*?[".contains(&byte) {
+                    state.current.push(Piece::Glob(byte));
+                } else {
+                    state.current.push(Piece::Text(vec![byte]));
+                }
+            }
+        }
+    }
+
+    fn splits(&self, quoting: Quoting) -> bool {
+        self.splitting == Splitting::Words && quoting == Quoting::Unquoted
+    }
+
+    fn unknown(&mut self, piece: Piece, quoting: Quoting) {
+        let splits = self.splits(quoting);
+        for state in &mut self.states {
+            state.current.push(piece.clone());
+            if splits {
+                state.current.count = Count::Any;
+            }
+        }
+    }
+
+    fn each(&mut self, piece: Piece) {
+        for state in &mut self.states {
+            state.current.push(piece.clone());
+        }
+    }
+
+    fn present(&mut self) {
+        self.states
+            .iter_mut()
+            .for_each(|state| state.present = true);
+    }
+}
+
+/// `"$@"` alone may be no argument at all.
+fn is_all_arguments(parts: &[Part]) -> bool {
+    matches!(parts, [Part { kind: PartKind::Parameter(p), .. }] if p.name == b"@" || p.subscript.is_some())
+}
+
+fn length(pieces: &[Piece]) -> usize {
+    pieces
+        .iter()
+        .map(|piece| match piece {
+            Piece::Text(text) | Piece::Variable(text) | Piece::Tilde(text) => text.len(),
+            _ => 1,
+        })
+        .sum()
+}
