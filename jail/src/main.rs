@@ -4,6 +4,7 @@
 //! into new namespaces, [`supervise`] waits, relays and watches; [`channel`] carries the
 //! few words between the two.
 
+mod bare;
 mod caller;
 mod channel;
 mod child;
@@ -29,6 +30,7 @@ mod manual;
 mod mounts;
 mod names;
 mod net;
+mod observe;
 mod outcome;
 mod output;
 mod permission;

@@ -3,6 +3,7 @@
 //! The supervisor does all the looking, deciding and allocating here, before `clone3`;
 //! [`crate::child`] then only walks the lists in their order.
 
+mod bare;
 mod etc;
 mod etc_image;
 mod grants;
@@ -19,16 +20,21 @@ use std::path::{Path, PathBuf};
 
 use sjail_policy::plan::{Degraded, NetworkMode, Plan};
 
+use crate::bare::Bare;
 use crate::error::Error;
 use crate::exec::Program;
 use crate::landlock::Rules;
 use crate::limits::rlimits::Rlimits;
+use crate::observe::Filters;
 use crate::preview::Preview;
 use crate::protect::Hold;
 use crate::protect::copy::Copy;
 use crate::sys::file::FileId;
 use crate::sys::mount::READ_ONLY;
 use tree::{Kind, Tree};
+
+pub use bare::{prepare as prepare_bare, private_home};
+pub use home::{make_folder, make_folders};
 
 /// Everything the child needs, prepared.
 #[derive(Debug)]
@@ -59,6 +65,8 @@ pub struct Layout {
     pub observation: Observation,
     /// When the command starts.
     pub release: Release,
+    /// What there is instead of namespaces and a root of its own, where there are none.
+    pub bare: Option<Bare>,
 }
 
 /// When the command of a finished jail starts.
@@ -71,12 +79,13 @@ pub enum Release {
 }
 
 /// Whether calls of the command are looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Observation {
     /// They are not.
     None,
-    /// `--trace`: those that open, execute, connect or change names wait for the supervisor.
-    Calls,
+    /// `--trace`: those that open, execute, connect or change names, and those that are
+    /// refused, wait for the supervisor.
+    Calls(Filters),
 }
 
 /// Whose network the jail sees.
@@ -332,6 +341,7 @@ pub fn prepare(
         _image: image,
         observation: Observation::None,
         release: Release::AtOnce,
+        bare: None,
     })
 }
 
