@@ -149,9 +149,14 @@ fn refused(errno: Errno) -> (String, String) {
 }
 
 fn failed(step: &Step, errno: Errno) -> Entry {
-    let how = format!("refused ({errno:?}: {})", errno.desc());
     let restricted = fs::read_to_string("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
         .is_ok_and(|text| text.trim() == "1");
+    failed_on(step, errno, restricted)
+}
+
+/// The same on a machine where AppArmor restricts user namespaces, or does not.
+fn failed_on(step: &Step, errno: Errno, restricted: bool) -> Entry {
+    let how = format!("refused ({errno:?}: {})", errno.desc());
     match (step.layer, errno) {
         ("overlay", _) => Entry::limited(
             step.layer,
@@ -283,4 +288,50 @@ fn remove(scratch: &Path) {
 /// Before the first child: afterwards they could be asked in the wrong namespace.
 pub fn remember_ids() {
     ids();
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn step(layer: &str) -> &'static Step {
+        STEPS.iter().find(|step| step.layer == layer).unwrap()
+    }
+
+    /// Ubuntu: the namespace is made, and the first act in it is refused.
+    #[test]
+    fn the_restriction_of_app_armor_comes_with_a_profile_for_this_very_file() {
+        let exe = std::env::current_exe().unwrap().display().to_string();
+        for (layer, errno) in [("id maps", Errno::EPERM), ("mounts", Errno::EACCES)] {
+            let entry = failed_on(step(layer), errno, true);
+            let fix = entry.fix.unwrap();
+            assert!(entry.how.contains("AppArmor"), "{}", entry.how);
+            assert!(fix.contains(&format!("profile sjail \"{exe}\"")), "{fix}");
+            assert!(fix.contains("userns,") && fix.contains("apparmor_parser -r"));
+        }
+        let plain = failed_on(step("id maps"), Errno::EPERM, false);
+        assert!(!plain.how.contains("AppArmor"));
+    }
+
+    /// Docker and Kubernetes lay something over parts of `/proc`.
+    #[test]
+    fn a_masked_proc_is_told_apart() {
+        let entry = failed_on(step("/proc"), Errno::EPERM, false);
+        assert!(entry.how.contains("masked"), "{}", entry.how);
+        let fix = entry.fix.unwrap();
+        assert!(fix.contains("systempaths=unconfined") && fix.contains("procMount: Unmasked"));
+    }
+
+    #[test]
+    fn an_errno_of_the_first_step_has_its_cure() {
+        for (errno, words) in [
+            (Errno::ENOSPC, "max_user_namespaces"),
+            (Errno::EACCES, "apparmor_parser -r"),
+            (Errno::EINVAL, "CONFIG_USER_NS"),
+        ] {
+            let (_, fix) = refused(errno);
+            assert!(fix.contains(words), "{errno}: {fix}");
+        }
+    }
 }

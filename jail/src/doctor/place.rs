@@ -14,20 +14,36 @@ pub fn machine() -> Vec<Entry> {
     let mut entries = Vec::new();
     let version = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     entries.push(Entry::noted("kernel", format!("Linux {}", version.trim())));
-    if version.to_lowercase().contains("microsoft") {
-        let interop = Path::new("/proc/sys/fs/binfmt_misc/WSLInterop").exists();
-        entries.push(Entry::noted(
-            "WSL",
-            match interop {
-                true => "Windows programs can be started from this system; the jail shows neither /init nor /mnt, so not from inside it",
-                false => "Windows programs are switched off",
-            },
-        ));
-    }
+    let interop = Path::new("/proc/sys/fs/binfmt_misc/WSLInterop").exists();
+    entries.extend(subsystem(&version, interop));
     if let Some(container) = container() {
         entries.push(Entry::noted("container", container));
     }
     entries
+}
+
+/// Windows' own Linux, by the name of its kernel, and whether it starts Windows programs.
+fn subsystem(version: &str, interop: bool) -> Option<Entry> {
+    let version = version.to_lowercase();
+    if !version.contains("microsoft") {
+        return None;
+    }
+    if !version.contains("wsl2") && !version.contains("microsoft-standard") {
+        return Some(Entry::missing(
+            "WSL",
+            "WSL 1 has no Linux kernel, so none of what a jail is made of",
+            "wsl --set-version DISTRIBUTION 2, in Windows",
+        ));
+    }
+    Some(Entry::noted(
+        "WSL",
+        match interop {
+            true => {
+                "Windows programs can be started from this system; the jail shows neither /init nor /mnt, so not from inside it"
+            }
+            false => "Windows programs are switched off",
+        },
+    ))
 }
 
 fn container() -> Option<String> {
@@ -164,4 +180,25 @@ fn own_in(words: &[&str], folder: &Path) -> Result<(), String> {
 /// Where a run keeps what outlives it.
 pub fn state_folder() -> PathBuf {
     State::of(&Account::own()).path().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::doctor::State;
+
+    /// The names that these kernels give themselves.
+    #[test]
+    fn windows_own_linux_is_known_by_its_kernel() {
+        let two = "5.15.153.1-microsoft-standard-WSL2\n";
+        let entry = subsystem(two, true).unwrap();
+        assert_eq!(entry.state, State::Noted);
+        assert!(entry.how.contains("can be started"));
+        assert!(subsystem(two, false).unwrap().how.contains("switched off"));
+        let one = subsystem("4.4.0-19041-Microsoft", true).unwrap();
+        assert_eq!(one.state, State::Missing);
+        assert!(one.fix.unwrap().contains("--set-version"));
+        assert!(subsystem("6.12.48+deb13-amd64", true).is_none());
+    }
 }

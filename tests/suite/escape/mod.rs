@@ -11,6 +11,7 @@ mod ipc;
 mod kernel;
 mod lifetime;
 mod peers;
+mod project;
 pub mod protected;
 mod secrets;
 mod sockets;
@@ -29,6 +30,7 @@ pub fn suite() -> Vec<Test> {
         environment::tests(),
         terminal::tests(),
         lifetime::tests(),
+        project::tests(),
         bombs::tests(),
     ]
     .into_iter()
