@@ -4,8 +4,9 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use sjail_policy::usage;
 use sjail_policy::wire::control;
 
 use crate::client::Client;
@@ -45,6 +46,9 @@ enum Verb {
     /// Patterns that run without being asked about
     #[command(subcommand)]
     Allowlist(cmd::allowlist::Allowlist),
+    /// Sessions that are the owner's own
+    #[command(subcommand)]
+    Session(cmd::session::Session),
     /// Serve tools to an agent over standard input and output (Model Context Protocol)
     Mcp(mcp::McpArgs),
 }
@@ -61,11 +65,16 @@ pub fn command() -> clap::Command {
 
 /// Reads the words and does what they say.
 pub fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let arguments = match read() {
         Ok(arguments) => arguments,
+        Err(error) if error.use_stderr() => {
+            let said = usage::sentence(&error.render().to_string());
+            let _ = writeln!(std::io::stderr(), "sjail: {said}");
+            return ExitCode::from(FAILED);
+        }
         Err(error) => {
             let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { FAILED } else { 0 });
+            return ExitCode::SUCCESS;
         }
     };
     let result = match arguments.verb {
@@ -83,6 +92,7 @@ pub fn main() -> ExitCode {
         Verb::Queue(verb) => cmd::queue::run(verb),
         Verb::Audit(verb) => cmd::audit::run(verb),
         Verb::Allowlist(verb) => cmd::allowlist::run(verb),
+        Verb::Session(verb) => cmd::session::run(verb),
         Verb::Mcp(args) => mcp::run(args),
     };
     match result {
@@ -92,6 +102,15 @@ pub fn main() -> ExitCode {
             ExitCode::from(code_of(&error))
         }
     }
+}
+
+/// Reads the words; the verbs that people type behind `sjail` are named so.
+fn read() -> std::result::Result<Arguments, clap::Error> {
+    let own = std::env::args().nth(1);
+    let own = own.is_none_or(|verb| verb == "serve" || verb == "stop" || verb.starts_with('-'));
+    let name = if own { "sjail-broker" } else { "sjail" };
+    let matches = Arguments::command().bin_name(name).try_get_matches()?;
+    Arguments::from_arg_matches(&matches)
 }
 
 /// What is refused is told apart from what went wrong.

@@ -1,9 +1,10 @@
 //! The verbs of the command line that need the store: what people type as
-//! `sjail queue …`, `sjail audit …`, `sjail allowlist …`.
+//! `sjail queue …`, `sjail audit …`, `sjail allowlist …`, `sjail session …`.
 
 pub mod allowlist;
 pub mod audit;
 pub mod queue;
+pub mod session;
 pub mod table;
 
 use std::io::{self, Write};

@@ -40,6 +40,11 @@ pub async fn answer(visit: &mut Visit, call: Call) -> Result<(), Failure> {
         wire::ALLOWLIST_TEST => allowlist_test(visit, parameters(&call)?).await,
         wire::POLICY_STATUS => policy_status(visit).await,
         wire::REGISTER_SESSION => register_session(visit, parameters(&call)?).await,
+        wire::SESSIONS => {
+            let sessions = visit.service.readers.read(session::list).await?;
+            visit.connection.reply(&wire::Sessions { sessions }).await?;
+            Ok(())
+        }
         wire::AUDIT_LOG => audit_log(visit, parameters(&call)?).await,
         wire::AUDIT_STATS => audit_stats(visit, parameters(&call)?).await,
         wire::AUDIT_PRUNE => audit_prune(visit, parameters(&call)?).await,
@@ -264,7 +269,7 @@ async fn policy_status(visit: &mut Visit) -> Result<(), Failure> {
 }
 
 async fn register_session(visit: &mut Visit, what: wire::RegisterSession) -> Result<(), Failure> {
-    let by = summary(visit);
+    let by = approver(visit, None)?.summary;
     visit
         .service
         .writer

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use serde_json::json;
 use sjail_policy::bytes::ByteString;
 use sjail_policy::classify::{self, Classification, Context};
-use sjail_policy::config::{OnFailure, Origin, Policy, Run, Setting};
+use sjail_policy::config::{Mode as Jailed, OnFailure, Origin, Policy, Run, Setting};
 use sjail_policy::decide::{self, Action, decide};
 use sjail_policy::plan::{NetworkMode, Plan};
 use sjail_policy::risk::Risk;
@@ -21,6 +21,9 @@ use crate::error::{Error, Result};
 use crate::programs;
 use crate::proposal;
 use crate::sources::{InForce, NoPolicy, Policies};
+
+/// What the classifier says of `sudo` and its kin, whatever they run.
+const OTHER_RIGHTS: &str = "Runs with other rights";
 
 /// A longer command is judged on a thread of its own.
 const LONG: usize = 4096;
@@ -78,6 +81,10 @@ pub struct Judgement {
     pub mode: Mode,
     /// What the policy says about asking and recording.
     pub settings: Settings,
+    /// Which sessions are jailed.
+    pub jailed: Jailed,
+    /// Whether the session is not jailed, by that mode.
+    pub unjailed: bool,
 }
 
 /// Whether a command is to act.
@@ -228,6 +235,8 @@ impl Judge {
                 .iter()
                 .map(|variable| (variable.name.clone(), variable.value.clone()))
                 .collect(),
+            agent: submission.agent.clone(),
+            session: submission.session.clone(),
         });
         let mode = match policy.dry_run.value {
             true => Mode::Preview,
@@ -274,6 +283,8 @@ impl Judge {
             always: Some(proposal::narrowest(line)),
             mode,
             settings: Settings::of(&policy),
+            jailed: policy.mode.value,
+            unjailed: false,
             reasons: decision.reasons,
             plan,
         }
@@ -323,6 +334,23 @@ impl Judge {
 }
 
 impl Judgement {
+    /// Has it run on the host: its owner has said that this session is not jailed.
+    pub fn leave_the_jail(&mut self) {
+        if let Verdict::Run(place) | Verdict::Ask(place) = &mut self.verdict
+            && *place == Place::Jail
+        {
+            *place = Place::Host;
+            self.unjailed = true;
+            self.needs.extend(needs(Place::Host, &[]));
+        }
+        // In a jail sudo gains nothing; here it does.
+        if let Verdict::Run(Place::Host) = self.verdict
+            && self.reasons.iter().any(|reason| reason == OTHER_RIGHTS)
+        {
+            self.verdict = Verdict::Ask(Place::Host);
+        }
+    }
+
     /// What the record says about the promised isolation.
     pub fn isolation(&self) -> serde_json::Value {
         json!({

@@ -40,6 +40,15 @@ pub fn alert(command: &[String], id: &str, line: &str, risk: Risk) {
     run(command, &summary, id, risk);
 }
 
+/// A run was refused something on the network.
+pub fn network(command: &[String], id: &str, message: &str) {
+    let summary = format!(
+        "sjail, {id}: {}",
+        show::clipped(message.as_bytes(), SUMMARY)
+    );
+    run(command, &summary, id, Risk::Dangerous);
+}
+
 /// Runs the command, no shell between; `{summary}`, `{id}` and `{risk}` are filled in.
 fn run(command: &[String], summary: &str, id: &str, risk: Risk) {
     let mut words = command.iter().map(|word| {

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use rusqlite::{OptionalExtension, params};
 use serde_json::Value;
+use sjail_policy::show;
 use sjail_policy::wire::frame::MAX_REQUEST;
 use sjail_policy::wire::request::Outcome;
 
@@ -50,8 +51,38 @@ pub fn record(ledger: &mut Ledger, uid: u32, outcome: &Outcome) -> Result<i64> {
     entry.output_tail = output(&outcome.output_tail);
     let detail = serde_json::json!({ "status": outcome.status, "more": outcome.detail });
     let seq = ledger.append(entry.detail(&detail))?;
+    if let Some(message) = suspicious(outcome) {
+        let mut alarm = Entry::new(Event::Alert);
+        alarm.id = Some(outcome.id.clone());
+        let detail = serde_json::json!({ "alert": "network", "message": message });
+        ledger.append(alarm.detail(&detail))?;
+    }
     forget(ledger, &outcome.id)?;
     Ok(seq)
+}
+
+/// What a run tried to reach and was refused, in one line; nothing where all was well.
+pub fn suspicious(outcome: &Outcome) -> Option<String> {
+    const NAMED: usize = 5;
+    let refused: Vec<String> = outcome.detail["network"]
+        .as_array()?
+        .iter()
+        .filter(|entry| entry["decision"] == "refuse")
+        .map(|entry| {
+            let host = show::clipped(entry["host"].as_str().unwrap_or("?").as_bytes(), 100);
+            match entry["port"].as_u64() {
+                Some(port) => format!("{host}:{port}"),
+                None => host,
+            }
+        })
+        .collect();
+    let more = refused.len().saturating_sub(NAMED);
+    let named = refused.get(..NAMED.min(refused.len()))?.join(", ");
+    match (refused.is_empty(), more) {
+        (true, _) => None,
+        (false, 0) => Some(format!("refused on the network: {named}")),
+        (false, more) => Some(format!("refused on the network: {named} and {more} more")),
+    }
 }
 
 fn forget(ledger: &Ledger, id: &str) -> Result<()> {

@@ -21,6 +21,8 @@
 //!   its hash.
 //! ```
 
+use std::path::Path;
+
 use sjail_policy::redact::Redactor;
 use sjail_policy::wire::request as wire;
 use sjail_policy::wire::{Call, PROTOCOL};
@@ -29,6 +31,7 @@ use crate::error::Error;
 use crate::hosts;
 use crate::id;
 use crate::introspect::unknown_method;
+use crate::notify;
 use crate::outcome;
 use crate::queue::request;
 use crate::server::Visit;
@@ -144,6 +147,7 @@ async fn tell_outcome(visit: &mut Visit, told: wire::Outcome) -> Result<(), Fail
     let id = told.id.clone();
     // Whoever ran it has taken out the values it knows; tokens show by their shape.
     let outcome = redacted(told);
+    let alarm = outcome::suspicious(&outcome);
     let result = visit
         .service
         .writer
@@ -151,6 +155,12 @@ async fn tell_outcome(visit: &mut Visit, told: wire::Outcome) -> Result<(), Fail
         .await;
     match result {
         Ok(seq) => {
+            if let Some(message) = alarm
+                && let Ok(in_force) = visit.service.judge.policies().load(Path::new("/"), &[])
+            {
+                let on_ask = &in_force.loaded.policy.on_ask.value;
+                notify::network(on_ask, &id, &message);
+            }
             let seq = seq.unsigned_abs();
             visit.connection.reply(&wire::Recorded { seq }).await?;
             Ok(())

@@ -296,7 +296,7 @@ fn command_line(options: &[ByteString]) -> std::result::Result<CommandLine, conf
 }
 
 /// The options that may come over the wire.
-const FLAGS: [&str; 20] = [
+const FLAGS: [&str; 21] = [
     "--profile",
     "--ro",
     "--rw",
@@ -317,6 +317,7 @@ const FLAGS: [&str; 20] = [
     "--tmp-size",
     "--wait",
     "--dry-run",
+    "--no-dry-run",
 ];
 
 /// A regular file's content, `None` where there is none.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use sjail_policy::bytes::ByteString;
-use sjail_policy::config::OnFailure;
+use sjail_policy::config::{Mode as Jailed, OnFailure};
 use sjail_policy::redact::Redactor;
 use sjail_policy::wire::control::RequestStatus;
 use sjail_policy::wire::request::{
@@ -28,6 +28,7 @@ use crate::process;
 use crate::queue::answer::{RunNote, Taken, begin_run, take};
 use crate::queue::permit::{self, Used, Whereabouts};
 use crate::queue::request::{self, Asked, Body, New, Redacted, Stored, Subject};
+use crate::queue::session;
 use crate::server::Visit;
 use crate::service::{Change, Failure, now};
 
@@ -79,6 +80,9 @@ pub async fn submit(
         (Verdict::Ask(_), Mode::Preview) => {
             run_at_once(visit, &case, AtOnce::Preview(Meets::Ask)).await
         }
+        (Verdict::Run(_), Mode::Act) if case.judgement.unjailed => {
+            run_at_once(visit, &case, AtOnce::Unjailed).await
+        }
         (Verdict::Run(place), Mode::Act) => run_at_once(visit, &case, AtOnce::In(place)).await,
         (Verdict::Ask(place), Mode::Act) => ask(visit, case, place).await,
     }
@@ -89,6 +93,8 @@ pub async fn submit(
 enum AtOnce {
     /// There.
     In(Place),
+    /// On the host: `sandbox.mode` leaves the session out.
+    Unjailed,
     /// In the jail and on layers; this is what it would meet without them.
     Preview(Meets),
 }
@@ -97,20 +103,21 @@ impl AtOnce {
     fn place(self) -> Place {
         match self {
             AtOnce::In(place) => place,
+            AtOnce::Unjailed => Place::Host,
             AtOnce::Preview(_) => Place::Jail,
         }
     }
 
     fn preview(self) -> Option<Meets> {
         match self {
-            AtOnce::In(_) => None,
+            AtOnce::In(_) | AtOnce::Unjailed => None,
             AtOnce::Preview(meets) => Some(meets),
         }
     }
 
     fn decision(self) -> &'static str {
         match self {
-            AtOnce::In(Place::Jail) => "allow",
+            AtOnce::In(Place::Jail) | AtOnce::Unjailed => "allow",
             AtOnce::In(Place::Host) => "elevated",
             AtOnce::Preview(_) => "preview",
         }
@@ -118,8 +125,47 @@ impl AtOnce {
 }
 
 async fn judge(visit: &Visit, submission: &Submission) -> Result<Judgement> {
-    visit.service.judge.judge(submission).await
+    let mut judgement = visit.service.judge.judge(submission).await?;
+    if is_unjailed(visit, submission, judgement.jailed).await? {
+        judgement.leave_the_jail();
+    }
+    Ok(judgement)
 }
+
+/// Whether `sandbox.mode` leaves this session out: never one that is in a jail already,
+/// and never a run that asks for a jail of some kind. The main session is the one that an
+/// operator has registered.
+async fn is_unjailed(visit: &Visit, submission: &Submission, mode: Jailed) -> Result<bool> {
+    let plain = submission.options.iter().all(|option| {
+        PLAIN
+            .iter()
+            .any(|plain| option.as_bytes().starts_with(plain))
+    });
+    if mode == Jailed::All || visit.peer.home != Home::Host || !plain {
+        return Ok(false);
+    }
+    match (mode, &submission.session) {
+        (Jailed::Off, _) => Ok(true),
+        (Jailed::NonMain, Some(name)) => {
+            let name = name.clone();
+            let readers = &visit.service.readers;
+            let role = readers.read(move |store| session::role(store, &name));
+            Ok(role.await?.as_deref() == Some(MAIN))
+        }
+        (Jailed::NonMain, None) | (Jailed::All, _) => Ok(false),
+    }
+}
+
+/// The options that ask for no jail: time, output, variables, and what sjail itself adds.
+const PLAIN: [&[u8]; 5] = [
+    b"--timeout=",
+    b"--max-output=",
+    b"--env=",
+    b"--no-dry-run",
+    b"--install-host=",
+];
+/// The role of the session that `non-main` leaves out.
+const MAIN: &str = "main";
 
 /// One submission and what was found about it.
 struct Case {

@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{Gid, Uid, getegid, geteuid, getgid, getuid, setgroups, setresgid, setresuid};
 use sha2::{Digest, Sha256};
+use sjail_policy::plan::Sandbox;
 
 use crate::error::Error;
+use crate::layout::kept::Kept;
 use crate::sys;
 
 /// A user of this machine.
@@ -175,8 +177,8 @@ impl State {
             path: cache.clone(),
             error,
         };
-        let meta = match fs::symlink_metadata(&cache) {
-            Ok(meta) => meta,
+        match fs::symlink_metadata(&cache) {
+            Ok(_) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 DirBuilder::new()
                     .recursive(true)
@@ -186,28 +188,67 @@ impl State {
                 // So that a person can tell the sandboxes apart.
                 let name = workspace.as_os_str().as_encoded_bytes();
                 fs::write(sandbox.join("workspace"), name).map_err(failed)?;
-                fs::symlink_metadata(&cache).map_err(failed)?
             }
             Err(error) => return Err(failed(error)),
-        };
-        if !meta.is_dir() || meta.uid() != geteuid().as_raw() || meta.mode() & 0o077 != 0 {
-            return Err(failed(std::io::Error::other(
-                "it must be a folder of yours, closed to others (mode 0700)",
-            )));
         }
+        own_alone(&cache).map_err(failed)?;
         Ok(cache)
+    }
+
+    /// What stands behind home and tmp of a sandbox that several runs share; made if need
+    /// be.
+    pub fn kept(&self, sandbox: &Sandbox) -> Result<Kept, Error> {
+        let name = format!("{}:{}", sandbox.scope.name(), sandbox.name);
+        let folder = self.0.join("sandboxes").join(hash(name.as_bytes()));
+        let kept = Kept {
+            home: folder.join("home"),
+            tmp: folder.join("tmp"),
+            var_tmp: folder.join("var-tmp"),
+        };
+        for path in [&kept.home, &kept.tmp, &kept.var_tmp] {
+            let failed = |error| Error::Cache {
+                path: path.clone(),
+                error,
+            };
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(path)
+                .map_err(failed)?;
+            own_alone(path).map_err(failed)?;
+        }
+        let said = folder.join("scope");
+        if !said.exists() {
+            fs::write(&said, &name).map_err(|error| Error::Cache { path: said, error })?;
+        }
+        Ok(kept)
     }
 
     /// Everything that is kept for a workspace.
     pub fn sandbox(&self, workspace: &Path) -> PathBuf {
-        let hash = Sha256::digest(workspace.as_os_str().as_encoded_bytes());
-        let id: String = hash
-            .iter()
-            .take(8)
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let id = hash(workspace.as_os_str().as_encoded_bytes());
         self.0.join("sandboxes").join(id)
     }
+}
+
+/// A short name for something of any length.
+fn hash(bytes: &[u8]) -> String {
+    let hash = Sha256::digest(bytes);
+    hash.iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+/// Refuses a folder that anybody else could have prepared.
+fn own_alone(folder: &Path) -> std::io::Result<()> {
+    let meta = fs::symlink_metadata(folder)?;
+    if !meta.is_dir() || meta.uid() != geteuid().as_raw() || meta.mode() & 0o077 != 0 {
+        return Err(std::io::Error::other(
+            "it must be a folder of yours, closed to others (mode 0700)",
+        ));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 //! An ordered list of acts. Nothing here allocates, locks or prints; what can fail
 //! fails with a [`Step`] that the supervisor puts into words.
 
-use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
@@ -12,7 +11,6 @@ use nix::sys::signal::SigSet;
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, setpgid, setsid, write};
 
-use crate::bare;
 use crate::channel::{FromJail, Inside, ToJail};
 use crate::exec;
 use crate::init;
@@ -24,7 +22,7 @@ use crate::spawn::{End, Start, Streams};
 use crate::step::{At, Failure, Step};
 use crate::sys::clone::{Stack, borrowing_memory};
 use crate::sys::file::{self, FileId};
-use crate::sys::{self, capability, net, notify, process, tty};
+use crate::sys::{capability, net, notify, process, tty};
 use crate::verify;
 
 /// What pid 1 works with; made before the clone.
@@ -56,9 +54,6 @@ pub fn run(child: &Child<'_>, stack: &mut Stack) -> ! {
 impl Child<'_> {
     fn build(&self, stack: &mut Stack) -> Result<init::Command, Failure> {
         let layout = self.layout;
-        if let Some(bare) = &layout.bare {
-            return bare::child::build(self, bare, stack);
-        }
         process::die_with_parent().at(Step::ParentDeath)?;
         init::block_signals().at(Step::ParentDeath)?;
         self.keep_descriptors().at(Step::Descriptors)?;
@@ -70,9 +65,14 @@ impl Child<'_> {
         }
         let outside = mounts::enter(&layout.root)?;
         enter_working_folder(layout)?;
-        let pty = self.open_pty(c"/dev/pts/ptmx").at(Step::Terminal)?;
+        let pty = self.open_pty().at(Step::Terminal)?;
 
-        self.wait_for_go()?;
+        // The supervisor has its handles on us and the limits are in place.
+        match self.channel.receive().at(Step::Go)? {
+            Some(ToJail::Go) => {}
+            Some(_) => return Err(Errno::EPROTO).at(Step::Go),
+            None => process::exit_now(1),
+        }
         let group = verify::cgroup_namespace().at(Step::VerifyNamespace)?;
         process::new_cgroup_namespace().at(Step::CgroupNamespace)?;
         process::set_host_name(&layout.host_name).at(Step::HostName)?;
@@ -84,10 +84,7 @@ impl Child<'_> {
         if let Some(rules) = &layout.rules {
             landlock::enforce(rules)?;
         }
-        match &layout.observation {
-            Observation::None => seccomp::load().at(Step::Seccomp)?,
-            Observation::Calls(filters) => seccomp::add(&filters.holding).at(Step::Seccomp)?,
-        }
+        seccomp::load().at(Step::Seccomp)?;
 
         verify::all(layout, &outside, group)?;
         drop(outside);
@@ -101,18 +98,9 @@ impl Child<'_> {
         self.start(stack, &program, pty)
     }
 
-    /// Waits until the supervisor has its handles on us and the limits are in place.
-    pub(crate) fn wait_for_go(&self) -> Result<(), Failure> {
-        match self.channel.receive().at(Step::Go)? {
-            Some(ToJail::Go) => Ok(()),
-            Some(_) => Err(Errno::EPROTO).at(Step::Go),
-            None => process::exit_now(1),
-        }
-    }
-
     /// Waits until the supervisor lets the command go: what it is about to do must be on
     /// record first.
-    pub(crate) fn wait_for_word(&self) -> Result<(), Failure> {
+    fn wait_for_word(&self) -> Result<(), Failure> {
         loop {
             match self.channel.receive().at(Step::Go)? {
                 Some(ToJail::Start) => return Ok(()),
@@ -128,7 +116,7 @@ impl Child<'_> {
 
     /// Closes everything but the standard streams, the pipes for the command and
     /// the channel: pid 1 never executes, so close-on-exec does nothing.
-    pub(crate) fn keep_descriptors(&self) -> nix::Result<()> {
+    fn keep_descriptors(&self) -> nix::Result<()> {
         let mut keep = [2; 4];
         for (slot, end) in keep.iter_mut().zip(&self.streams.ends) {
             if let End::Pipe(pipe) = end {
@@ -147,13 +135,12 @@ impl Child<'_> {
         file::close_range(next, u32::MAX)
     }
 
-    /// Opens the jail's own terminal, where a stream is one.
-    pub(crate) fn open_pty(&self, multiplexer: &CStr) -> nix::Result<Option<Pty>> {
+    fn open_pty(&self) -> nix::Result<Option<Pty>> {
         if !self.streams.ends.iter().any(|end| matches!(end, End::Pty)) {
             return Ok(None);
         }
         let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-        let master = open(multiplexer, flags, Mode::empty())?;
+        let master = open(c"/dev/pts/ptmx", flags, Mode::empty())?;
         let slave = tty::open_slave(&master)?;
         if let Some(termios) = &self.streams.termios {
             tty::set_attributes(&slave, termios)?;
@@ -166,7 +153,7 @@ impl Child<'_> {
     }
 
     /// Starts the command and lets go of everything that is the command's alone.
-    pub(crate) fn start(
+    fn start(
         &self,
         stack: &mut Stack,
         program: &exec::Opened,
@@ -200,18 +187,13 @@ impl Child<'_> {
         Ok(init::Command {
             pid,
             pty: pty.map(|pty| pty.slave),
-            end: match self.layout.bare {
-                None => init::End::WithPid1,
-                Some(_) => init::End::ByDescent,
-            },
         })
     }
 }
 
-/// Both ends of the jail's own terminal.
-pub(crate) struct Pty {
-    pub(crate) master: OwnedFd,
-    pub(crate) slave: OwnedFd,
+struct Pty {
+    master: OwnedFd,
+    slave: OwnedFd,
 }
 
 /// What the command's process needs until it executes; it lives in pid 1's memory.
@@ -248,14 +230,9 @@ impl Command<'_> {
             file::install(from, number as RawFd).at(Step::Streams)?;
         }
         file::close_on_exec_from(3).at(Step::Descriptors)?;
-        if let Some(bare) = &self.child.layout.bare
-            && bare.signals == bare::Signals::Scoped
-        {
-            sys::landlock::leave_scope().at(Step::Landlock)?;
-        }
         process::callers_signals(&self.child.mask).at(Step::Streams)?;
-        if let Observation::Calls(filters) = &self.child.layout.observation {
-            let listener = notify::observe(&filters.asking).at(Step::Observe)?;
+        if self.child.layout.observation == Observation::Calls {
+            let listener = notify::observe().at(Step::Observe)?;
             self.child
                 .channel
                 .send(&FromJail::Observed, Some(listener.as_fd()))
@@ -272,7 +249,7 @@ fn map_ids(layout: &Layout) -> nix::Result<()> {
     put(c"/proc/self/gid_map", &layout.gid_map)
 }
 
-fn put(path: &CStr, contents: &[u8]) -> nix::Result<()> {
+fn put(path: &std::ffi::CStr, contents: &[u8]) -> nix::Result<()> {
     let file = open(path, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?;
     match write(&file, contents)? {
         length if length == contents.len() => Ok(()),
@@ -280,8 +257,7 @@ fn put(path: &CStr, contents: &[u8]) -> nix::Result<()> {
     }
 }
 
-/// Goes to where the command starts, if it is the folder that the supervisor saw.
-pub(crate) fn enter_working_folder(layout: &Layout) -> Result<(), Failure> {
+fn enter_working_folder(layout: &Layout) -> Result<(), Failure> {
     let place = &layout.working_folder;
     nix::unistd::chdir(place.path.as_c_str()).at(Step::WorkingFolder)?;
     let here = file::openat2(None, c".", libc::O_PATH, 0, 0).at(Step::WorkingFolder)?;

@@ -103,8 +103,7 @@ pub struct RunArgs {
     /// Decide here and now, without the broker; nothing is recorded
     #[arg(long, help_heading = "Isolation")]
     pub no_broker: bool,
-    /// Go on when a layer of the jail cannot be had, even user namespaces, and say what is
-    /// not enforced
+    /// Go on when a layer of the jail cannot be had, and say what is missing
     #[arg(long, help_heading = "Isolation")]
     pub allow_degraded: bool,
 
@@ -205,6 +204,9 @@ pub struct RunArgs {
     /// Run on a copy of what is writable: see what it would do, then keep or drop it
     #[arg(long, help_heading = "Preview")]
     pub dry_run: bool,
+    /// Run it although the policy makes every run a dry run
+    #[arg(long, conflicts_with = "dry_run", help_heading = "Preview")]
+    pub no_dry_run: bool,
     /// With --dry-run: show text changes line by line
     #[arg(long, requires = "dry_run", help_heading = "Preview")]
     pub diff: bool,
@@ -218,8 +220,7 @@ pub struct RunArgs {
     /// No notes on standard error but errors
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
-    /// Say everything that the jail refused, system calls too, also to a command that did
-    /// not fail by it
+    /// Say everything that the jail refused, also to a command that did not fail by it
     #[arg(long, help_heading = "Output")]
     pub trace: bool,
 

@@ -18,7 +18,9 @@ use sjail_policy::wire::request::{self as wire, Answer, Outcome, Submission};
 use sjail_policy::wire::{CONTROL_SOCKET, Call, Frames, REQUEST_SOCKET, Reply};
 
 use crate::caller::{Account, State};
+use crate::cli::RunArgs;
 use crate::error::Error;
+use crate::inside;
 
 /// The broker's file, beside our own.
 const BROKER: &str = "sjail-broker";
@@ -33,22 +35,47 @@ const TOLD: Duration = Duration::from_secs(10);
 pub struct Desk {
     sockets: PathBuf,
     spool: PathBuf,
+    /// Whether we are in an agent's jail, where only requests can be made.
+    inside: bool,
     /// The account that this process has become (`--user`): the caller's variables are not
     /// this account's.
     become_of: Option<Account>,
 }
 
 impl Desk {
+    /// The one for a run: the caller's, or that of the user whom the caller has become.
+    pub fn of(args: &RunArgs, account: &Account) -> Desk {
+        match args.user {
+            None => Desk::own(account),
+            Some(_) => Desk::of_other(account),
+        }
+    }
+
     /// The caller's own.
     pub fn own(account: &Account) -> Desk {
+        let inside = inside::an_agents_jail();
         let variable = std::env::var_os("XDG_RUNTIME_DIR")
             .map(PathBuf::from)
             .filter(|folder| folder.is_absolute());
         Desk {
-            sockets: sockets(variable, account.uid),
+            sockets: match inside {
+                true => PathBuf::from(inside::DESK),
+                false => sockets(variable, account.uid),
+            },
             spool: State::of(account).path().join("spool"),
+            inside,
             become_of: None,
         }
+    }
+
+    /// Whether we are in an agent's jail.
+    pub fn is_inside(&self) -> bool {
+        self.inside
+    }
+
+    /// The request socket, for an agent's jail.
+    pub fn request_socket(&self) -> PathBuf {
+        self.sockets.join(REQUEST_SOCKET)
     }
 
     /// That of the account that this process has become.
@@ -57,12 +84,17 @@ impl Desk {
         Desk {
             sockets: sockets(Some(session).filter(|folder| folder.is_dir()), account.uid),
             spool: State::of(account).path().join("spool"),
+            inside: false,
             become_of: Some(account.clone()),
         }
     }
 
     /// A socket in the folder, if that is ours alone.
     fn socket(&self, name: &str) -> Result<PathBuf, Trouble> {
+        if self.inside {
+            // The jail's own root is nobody else's.
+            return Ok(self.sockets.join(name));
+        }
         let uid = nix::unistd::geteuid().as_raw();
         match fs::symlink_metadata(&self.sockets) {
             Ok(meta) if !meta.is_dir() || meta.uid() != uid || meta.mode() & 0o077 != 0 => {
@@ -152,6 +184,11 @@ impl Client {
                 Ok(stream) => return Ok(Client::on(desk, stream)),
                 Err(error) => error,
             };
+            if desk.inside {
+                return Err(Trouble::Said(format!(
+                    "the broker that this jail was started with is gone ({error}): start the agent again"
+                )));
+            }
             if Instant::now() > deadline {
                 return Err(Trouble::Said(format!(
                     "nobody answers at {}: {error}",

@@ -13,7 +13,6 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, getpgrp};
 
-use crate::bare::family;
 use crate::channel::{FromJail, Inside, ToJail};
 use crate::sys::memory;
 use crate::sys::process::wait_any;
@@ -26,17 +25,6 @@ pub struct Command {
     pub pid: Pid,
     /// The slave of the jail's pty, where there is one.
     pub pty: Option<OwnedFd>,
-    /// Who ends the other processes of the jail when it is over.
-    pub end: End,
-}
-
-/// What becomes of the others when the command has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// The kernel ends them with pid 1 of their namespace.
-    WithPid1,
-    /// There is no namespace: they are found by descent, and ended one by one.
-    ByDescent,
 }
 
 /// Nothing interrupts pid 1: what it must know it reads from descriptors.
@@ -46,11 +34,7 @@ pub fn block_signals() -> nix::Result<()> {
 
 /// Stays until the command ends; the result is pid 1's own exit status.
 pub fn run(channel: &Inside, command: &Command) -> i32 {
-    let attended = attend(channel, command);
-    if command.end == End::ByDescent {
-        family::end(&[]);
-    }
-    match attended {
+    match attend(channel, command) {
         Ok(()) => 0,
         // The supervisor is gone or talks nonsense: the jail ends at once.
         Err(_) => 1,

@@ -15,12 +15,12 @@ mod cmd;
 mod code;
 mod denials;
 mod doctor;
-mod elevated;
 mod error;
 mod exec;
 mod exit;
 mod hook;
 mod init;
+mod inside;
 mod judge;
 mod landlock;
 mod layout;
@@ -30,7 +30,6 @@ mod manual;
 mod mounts;
 mod names;
 mod net;
-mod observe;
 mod outcome;
 mod output;
 mod permission;
@@ -87,11 +86,7 @@ fn run(words: Vec<OsString>) -> ExitCode {
     let args = match cli::RunArgs::read(words) {
         Ok(args) => args,
         Err(error) => {
-            let _ = error.print();
-            return match error.use_stderr() {
-                true => ExitCode::from(Exit::Failed.code()),
-                false => ExitCode::SUCCESS,
-            };
+            return ExitCode::from(cmd::misused(&error));
         }
     };
     ExitCode::from(run::run(&args))

@@ -10,7 +10,6 @@ use clap::Parser;
 
 use crate::cli::RunArgs;
 use crate::cmd;
-use crate::exit::Exit;
 
 /// A name that sjail answers to beside its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -173,11 +172,7 @@ fn read<T: Parser>(words: &[OsString]) -> Result<T, u8> {
 }
 
 fn said(error: &clap::Error) -> u8 {
-    let _ = error.print();
-    match error.use_stderr() {
-        true => Exit::Failed.code(),
-        false => Exit::Success.code(),
-    }
+    cmd::misused(error)
 }
 
 #[cfg(test)]

@@ -248,14 +248,10 @@ impl Report {
 
     /// What will hold the command; all of it is verified before it starts.
     pub fn prepared(&mut self, layout: &Layout, limits: &Limits) {
-        let mut layers: Vec<String> = match layout.bare {
-            None => ["user", "mount", "pid", "ipc", "uts", "cgroup"]
-                .map(|name| format!("{name} namespace"))
-                .into(),
-            Some(_) => vec!["own session".to_owned(), "second seccomp filter".to_owned()],
-        };
+        let mut layers: Vec<String> = ["user", "mount", "pid", "ipc", "uts", "cgroup"]
+            .map(|name| format!("{name} namespace"))
+            .into();
         match layout.network {
-            _ if layout.bare.is_some() => {}
             NetworkSpace::Own => layers.push("network namespace".to_owned()),
             NetworkSpace::Filtered => {
                 layers.push("network namespace, with a confined relay".to_owned());
@@ -272,6 +268,18 @@ impl Report {
         }
         self.isolation.layers = layers;
         self.isolation.limits = limits.report();
+    }
+
+    /// The jail that we are in holds it: the kernel was asked (see [`crate::inside`]).
+    pub fn held_outside(&mut self) {
+        self.isolation.layers = [
+            "the agent's jail",
+            "no capabilities",
+            "no_new_privs",
+            "seccomp",
+        ]
+        .map(str::to_owned)
+        .into();
     }
 
     /// Files that were touched and run code later.

@@ -39,6 +39,8 @@ pub fn read(args: &RunArgs, account: &Account) -> Result<Request, Error> {
         home: account.home.clone().into(),
         user: user(args, account),
         env: environment(args, account),
+        agent: args.agent.clone(),
+        session: args.session.clone(),
     });
     Ok(Request { plan, loaded })
 }
@@ -110,6 +112,9 @@ fn flags(args: &RunArgs, account: &Account) -> Result<Vec<(&'static str, Vec<u8>
         if let Some(value) = value {
             flags.push((flag, value.as_bytes().to_vec()));
         }
+    }
+    if args.no_dry_run {
+        flags.push(("--no-dry-run", Vec::new()));
     }
     if args.no_broker {
         flags.push(("--no-broker", Vec::new()));

@@ -9,27 +9,24 @@ use nix::time::{ClockId, clock_gettime};
 use sjail_policy::config::Loaded;
 use sjail_policy::decide::{Action, Asking, Decision, Place as Where};
 use sjail_policy::git_command;
-use sjail_policy::plan::{Access, CacheSource, Degraded, Grant, Missing, NetworkMode, Plan};
+use sjail_policy::plan::{Access, CacheSource, Desk as Asks, Grant, Missing, NetworkMode, Plan};
 use sjail_policy::wire::request::Refusal;
 use sjail_policy::wire::request::{Outcome as Told, Place};
 
-use crate::bare;
-use crate::bare::cause::{self, Cause};
-use crate::bare::room::Room;
+use crate::bare::{self, Ground};
 use crate::caller::{self, Account, State};
-use crate::cleanup::{self, Leftover, Note, RunFolder};
+use crate::cleanup::{Leftover, Note, RunFolder};
 use crate::cli::RunArgs;
 use crate::client::Desk;
 use crate::denials::{self, Recorder};
-use crate::elevated;
 use crate::error::Error;
+use crate::inside;
 use crate::judge::{Judge, Typed};
-use crate::layout::{self, Host, Layout, NetworkSpace, Observation, Release};
+use crate::layout::{self, Asked, Host, Layout, Observation, Release};
 use crate::limits::{Limits, Wanted};
 use crate::net::Filtered;
-use crate::observe::Filters;
 use crate::outcome::Outcome;
-use crate::permission::{self, Gate, Permission};
+use crate::permission::{self, Gate, Permission, Wish};
 use crate::preview::Preview;
 use crate::preview::auto_exec::{self, Touched};
 use crate::preview::store::Store;
@@ -39,6 +36,7 @@ use crate::request;
 use crate::result::RunId;
 use crate::sentence;
 use crate::signals::Signals;
+use crate::sources;
 use crate::spawn;
 use crate::stdio::{self, Output};
 use crate::step::Step;
@@ -71,12 +69,29 @@ fn attempt(args: &RunArgs, report: &mut Report) -> Result<Outcome, Error> {
     if args.no_broker {
         return alone(args, account, report);
     }
-    let desk = match args.user {
-        None => Desk::own(&account),
-        Some(_) => Desk::of_other(&account),
-    };
-    let inquiry = permission::submit(&desk, request::wish(args, &account)?, report)?;
-    permitted(args, account, inquiry.answer(report)?, report)
+    let desk = Desk::of(args, &account);
+    let wish = request::wish(args, &account)?;
+    if desk.is_inside() {
+        no_other_jail(&wish)?;
+    }
+    let inquiry = permission::submit(&desk, wish, report)?;
+    let permission = inquiry.answer(report)?;
+    permitted(args, account, permission, desk.is_inside(), report)
+}
+
+/// In an agent's jail no other jail can be made: whoever asks for one is told.
+fn no_other_jail(wish: &Wish) -> Result<(), Error> {
+    let asked = wish
+        .options
+        .iter()
+        .map(|option| String::from_utf8_lossy(option.as_bytes()))
+        .find(|option| !inside::is_harmless(option));
+    match asked {
+        None => Ok(()),
+        Some(option) => Err(Error::NoOtherJail {
+            option: option.split('=').next().unwrap_or_default().to_owned(),
+        }),
+    }
 }
 
 /// Decides here and now, by the same policy: nobody is asked, nothing is recorded.
@@ -147,6 +162,7 @@ fn permitted(
     args: &RunArgs,
     account: Account,
     permission: Permission,
+    inside: bool,
     report: &mut Report,
 ) -> Result<Outcome, Error> {
     let mut permission = permission;
@@ -157,8 +173,15 @@ fn permitted(
     let plan = permission.plan();
     let files = permission.files();
     let result = match permission.place() {
+        Place::Jail if inside && files == Files::Layers => Err(Error::NoOtherJail {
+            option: "commands.dry_run".to_owned(),
+        }),
+        Place::Host if inside => Err(Error::HostFromInside),
+        Place::Jail if inside => {
+            bare::run(args, &plan, Ground::AgentsJail, &mut permission, report)
+        }
         Place::Jail => jailed(args, plan, account, report, files, Some(&mut permission)),
-        Place::Host => elevated::run(&plan, &mut permission, report),
+        Place::Host => bare::run(args, &plan, Ground::Host, &mut permission, report),
     };
     let told = match &result {
         Ok(outcome) => Told {
@@ -199,48 +222,28 @@ fn jailed(
     let mut plan = plan;
     let state = State::of(&account);
     let mut note = Noted::default();
-    let bare = match plan.degraded {
-        Degraded::Refused => None,
-        Degraded::Allowed => cause::find(NetworkSpace::Own),
-    };
-    if let Some(cause) = &bare {
-        bare::possible(&plan, matches!(files, Files::Layers), cause)?;
-    }
     let mut preview = match files {
         Files::Layers => Some(preview(&plan, &state, report)?),
         Files::Host => None,
     };
-    let git = match (&preview, &bare) {
-        (Some(_), _) => Git::OnLayers,
-        (None, None) => Git::OnCopy,
-        (None, Some(_)) => Git::ReadOnly,
-    };
-    let protection = protection(&mut plan, &state, report, &mut note, git)?;
+    let protection = protection(&mut plan, &state, report, &mut note, preview.is_some())?;
     let (protection, closed) = match (protection, preview.is_some()) {
         // New names stay on the layer: nothing has to be watched.
         (Some(protection), true) => (None, protection.holds()),
         (protection, _) => (protection, Vec::new()),
-    };
-    let room = match &bare {
-        Some(_) => Some(room(&mut plan, &account, report, &mut note)?),
-        None => None,
     };
     let began = Began::now();
     let mut guards = Guards {
         protection,
         closed,
         recorder: Recorder::default(),
-        // One observer at a time, and without mounts it would see nothing.
-        tracer: (args.trace && bare.is_none()).then(|| Tracer::new(&plan)),
+        tracer: args.trace.then(|| Tracer::new(&plan)),
         network: Filtered::of(&plan, permission.as_deref().map(Permission::asker)),
         gate: permission.map(Gate::new),
     };
     let again = account.clone();
-    let ground = match (&bare, &room) {
-        (Some(cause), Some(room)) => Ground::Bare { cause, room },
-        _ => Ground::Namespaces(preview.as_mut()),
-    };
-    let mut outcome = confine(args, &plan, account, report, &mut note, &mut guards, ground);
+    let layers = preview.as_mut();
+    let mut outcome = confine(args, &plan, account, report, &mut note, &mut guards, layers);
     if let Some(preview) = &mut preview
         && preview.is_overlay()
         && let Err(Error::Step { failure, .. }) = &outcome
@@ -248,8 +251,7 @@ fn jailed(
     {
         preview.fall_back(Errno::from_raw(failure.errno).desc());
         let (note, guards) = (&mut note, &mut guards);
-        let ground = Ground::Namespaces(Some(preview));
-        outcome = confine(args, &plan, again, report, note, guards, ground);
+        outcome = confine(args, &plan, again, report, note, guards, Some(preview));
     }
     let outcome = match guards.gate.as_mut().and_then(Gate::failure) {
         Some(error) => Err(error),
@@ -260,11 +262,6 @@ fn jailed(
     }
     if let Some(protection) = guards.protection {
         report.kept_away(protection.finish());
-    }
-    if let Some(room) = room
-        && !cleanup::remove_tree(room.path())
-    {
-        note.stay();
     }
     note.done();
     if let Some(preview) = preview {
@@ -295,23 +292,6 @@ fn jailed(
         report.refused(denials::explain(&plan, guards.recorder, said));
     }
     outcome
-}
-
-/// Makes the private home and temporary folder of a jail without namespaces.
-fn room(
-    plan: &mut Plan,
-    account: &Account,
-    report: &Report,
-    note: &mut Noted,
-) -> Result<Room, Error> {
-    let sandbox = State::of(account).sandbox(plan.workspace.path.as_path());
-    let path = sandbox.join(format!("sjail-{}-room", report.id()));
-    note.add(report.id(), Leftover::Folder(path.clone()))
-        .map_err(protect::Error::from)?;
-    let cache = host(account.clone(), plan, report).cache;
-    let room = Room::make(path, plan, cache.as_deref())?;
-    room.lead_into(&mut plan.command.env);
-    Ok(room)
 }
 
 /// Makes room for a preview, and drops those that have expired.
@@ -386,19 +366,6 @@ impl<'a> Guards<'a> {
     }
 }
 
-/// What the jail stands on.
-enum Ground<'a> {
-    /// Namespaces of its own, perhaps with the layers of a preview.
-    Namespaces(Option<&'a mut Preview>),
-    /// The host's, for want of others.
-    Bare {
-        /// Why there are none.
-        cause: &'a Cause,
-        /// Its home and temporary folder.
-        room: &'a Room,
-    },
-}
-
 /// Limits, layout, jail; what is noted of them is gone when this is over.
 fn confine(
     args: &RunArgs,
@@ -407,10 +374,22 @@ fn confine(
     report: &mut Report,
     note: &mut Noted,
     guards: &mut Guards<'_>,
-    ground: Ground<'_>,
+    preview: Option<&mut Preview>,
 ) -> Result<Outcome, Error> {
-    let host = host(account, plan, report);
-    let mut limits = Limits::prepare(
+    let host_account = account.clone();
+    let mut host = host(account, plan, report)?;
+    if plan.desk == Asks::Requests {
+        match guards.gate.is_some() {
+            true => {
+                host.desk = Some(Asked {
+                    socket: Desk::of(args, &host_account).request_socket(),
+                    policy: sources::for_inside(&host_account)?,
+                });
+            }
+            false => report.note("without the broker there is nobody to ask from inside"),
+        }
+    }
+    let limits = Limits::prepare(
         &Wanted::of(&plan.limits),
         report.id().as_str(),
         &mut |folder| note.add(report.id(), Leftover::Group(folder.to_owned())),
@@ -422,26 +401,10 @@ fn confine(
         Some(protection) => (protection.holds(), protection.copy()),
         None => (guards.closed.clone(), None),
     };
-    let mut layout = match ground {
-        Ground::Namespaces(preview) => {
-            layout::prepare(plan, &host, limits.rlimits(), &held, copy, preview)?
-        }
-        Ground::Bare { cause, room } => {
-            limits.without_namespace();
-            let mut layout = layout::prepare_bare(plan, &host, limits.rlimits(), &held, room)?;
-            if let Some(bare) = &layout.bare {
-                layout.missing = bare::shortfalls(bare, cause, plan);
-            }
-            if args.trace {
-                layout
-                    .missing
-                    .push("--trace shows nothing: it looks at the jail's mounts".to_owned());
-            }
-            layout
-        }
-    };
+    let rlimits = limits.rlimits();
+    let mut layout = layout::prepare(plan, &host, rlimits, &held, copy, preview)?;
     if guards.tracer.is_some() {
-        layout.observation = Observation::Calls(Filters::new());
+        layout.observation = Observation::Calls;
     }
     if let Some(network) = &mut guards.network {
         network.held_by(layout.rules.as_ref().map(|rules| rules.abi));
@@ -497,17 +460,6 @@ fn spawn_and_watch<'a>(
     supervise::run(jail, watch)
 }
 
-/// Where a git command that must write git's configuration writes it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Git {
-    /// On a copy, judged when it has ended.
-    OnCopy,
-    /// On the layers of a preview.
-    OnLayers,
-    /// Nowhere: there is nothing to copy on.
-    ReadOnly,
-}
-
 /// Finds the names in the workspace that must be kept from the command, watches where
 /// they could appear, and grants what git needs outside.
 fn protection(
@@ -515,7 +467,7 @@ fn protection(
     state: &State,
     report: &mut Report,
     note: &mut Noted,
-    git: Git,
+    previewing: bool,
 ) -> Result<Option<Protection>, Error> {
     let sandbox = state.sandbox(plan.workspace.path.as_path());
     let records = record::folder(state.path());
@@ -537,15 +489,13 @@ fn protection(
             missing: Missing::Skip,
         });
     }
-    if git == Git::OnLayers {
+    if previewing {
         if let Some(writer) = git_command::writer(&plan.command.argv) {
             protection.free_for(&writer);
         }
         return Ok(Some(protection));
     }
-    if let Some(writer) = git_command::writer(&plan.command.argv)
-        && git == Git::OnCopy
-    {
+    if let Some(writer) = git_command::writer(&plan.command.argv) {
         let folder = sandbox.join(format!("sjail-{}", report.id()));
         protection.copy_for(&writer, &folder, &mut || {
             note.add(report.id(), Leftover::Folder(folder.clone()))
@@ -555,10 +505,15 @@ fn protection(
     Ok(Some(protection))
 }
 
-fn host(account: Account, plan: &Plan, report: &Report) -> Host {
+fn host(account: Account, plan: &Plan, report: &Report) -> Result<Host, Error> {
     let state = State::of(&account);
+    let kept = match &plan.sandbox {
+        Some(sandbox) => Some(state.kept(sandbox)?),
+        None => None,
+    };
     let cache = match plan.home.cache_source {
         CacheSource::None | CacheSource::HostReadOnly => None,
+        CacheSource::Own if kept.is_some() => None,
         CacheSource::Own => match state.cache(plan.workspace.path.as_path()) {
             Ok(cache) => Some(cache),
             // The caches then live as long as the run.
@@ -568,17 +523,24 @@ fn host(account: Account, plan: &Plan, report: &Report) -> Host {
             }
         },
     };
-    Host {
+    Ok(Host {
         uid: account.uid,
         gid: account.gid,
         group: account.group_name(),
         cache,
+        kept,
+        agent: plan
+            .home
+            .agent
+            .as_ref()
+            .map(|agent| state.path().join("agents").join(&agent.name)),
+        desk: None,
         images: Some(state.path().join("etc")),
         own: vec![state.path().to_owned(), account.config_home().join("sjail")],
         home: account.home,
         user: account.name,
         shell: account.shell,
-    }
+    })
 }
 
 /// What this run might leave behind should it be killed: written down when the first such

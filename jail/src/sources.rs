@@ -14,6 +14,7 @@ use sjail_policy::config::{
 
 use crate::caller::{Account, State};
 use crate::error::Error;
+use crate::inside;
 use crate::trust::TrustStore;
 
 /// The policy of the whole machine.
@@ -25,9 +26,16 @@ pub fn gather(
     workspace: &Path,
     command_line: CommandLine,
 ) -> Result<Sources, Error> {
+    let (system, user) = match inside::an_agents_jail() {
+        true => (copied(inside::SYSTEM)?, copied(inside::USER)?),
+        false => (
+            trusted(Path::new(SYSTEM), account)?,
+            trusted(&user_file(account), account)?,
+        ),
+    };
     let mut sources = Sources {
-        system: trusted(Path::new(SYSTEM), account)?,
-        user: trusted(&account.config_home().join("sjail/policy.toml"), account)?,
+        system,
+        user,
         workspace: Vec::new(),
         command_line,
         uid: account.uid,
@@ -49,6 +57,43 @@ pub fn gather(
         }
     }
     Ok(sources)
+}
+
+fn user_file(account: &Account) -> PathBuf {
+    account.config_home().join("sjail/policy.toml")
+}
+
+/// The texts of the owner's policy, for an agent's jail: each with the name that
+/// [`copied`] knows it by.
+pub fn for_inside(account: &Account) -> Result<Vec<(&'static str, Vec<u8>)>, Error> {
+    let mut texts = Vec::new();
+    for (name, path) in [
+        (inside::SYSTEM, PathBuf::from(SYSTEM)),
+        (inside::USER, user_file(account)),
+    ] {
+        if let Some(file) = trusted(&path, account)? {
+            texts.push((name, file.text));
+        }
+    }
+    Ok(texts)
+}
+
+/// The owner's policy as the jail that we are in was given it: in a place that nobody
+/// inside can write, so that its owner is not in question.
+fn copied(name: &str) -> Result<Option<PolicyFile>, Error> {
+    let path = Path::new(inside::DESK).join(name);
+    let holder = Holder {
+        path: path.as_path().into(),
+        uid: 0,
+        mode: 0o444,
+        group: GroupMembers::OwnerOnly,
+        kind: HolderKind::File,
+    };
+    Ok(read(&path, libc::O_NOFOLLOW)?.map(|(_, text)| PolicyFile {
+        path: path.into(),
+        text,
+        holders: vec![holder],
+    }))
 }
 
 fn trusted(path: &Path, account: &Account) -> Result<Option<PolicyFile>, Error> {

@@ -37,6 +37,17 @@ struct Profile {
     tmp_mib: Option<u64>,
     depth: u8,
     lists: Vec<Vec<(String, String)>>,
+    agents: Vec<Agent>,
+}
+
+/// The lists of an agent, in the order of the fields of `AgentEntry`.
+const AGENT_LISTS: &[&str] = &["config", "state", "hosts", "pass", "set"];
+
+/// What one agent gets.
+#[derive(Clone, Default)]
+struct Agent {
+    name: String,
+    lists: Vec<Vec<(String, String)>>,
 }
 
 /// The source text of all profiles, the default one first.
@@ -92,6 +103,11 @@ fn take(profile: &mut Profile, key: &str, value: &DeValue) -> Result<()> {
                 scalar(profile, key, name.get_ref(), value.get_ref())?;
             }
         }
+        ("agents", DeValue::Table(table)) => {
+            for (name, lists) in table {
+                profile.agents.push(agent(name.get_ref(), lists.get_ref())?);
+            }
+        }
         (list, DeValue::Table(table)) => {
             let number = LISTS
                 .iter()
@@ -103,6 +119,25 @@ fn take(profile: &mut Profile, key: &str, value: &DeValue) -> Result<()> {
         _ => return Err(format!("unknown key `{key}`")),
     }
     Ok(())
+}
+
+fn agent(name: &str, value: &DeValue) -> Result<Agent> {
+    let DeValue::Table(table) = value else {
+        return Err(format!("`agents.{name}` must be a table"));
+    };
+    let mut agent = Agent {
+        name: name.to_owned(),
+        lists: vec![Vec::new(); AGENT_LISTS.len()],
+    };
+    for (list, value) in table {
+        let number = AGENT_LISTS.iter().position(|known| known == list.get_ref());
+        let slot = number.and_then(|number| agent.lists.get_mut(number));
+        match (slot, value.get_ref()) {
+            (Some(slot), DeValue::Table(table)) => *slot = entries(table, &[])?,
+            _ => return Err(format!("unknown table `agents.{name}.{}`", list.get_ref())),
+        }
+    }
+    Ok(agent)
 }
 
 fn scalar(profile: &mut Profile, table: &str, key: &str, value: &DeValue) -> Result<()> {
@@ -201,12 +236,22 @@ fn emit(profile: &Profile, out: &mut String) {
         option("Some", profile.pids.map(u64::from)),
         profile.depth,
     );
-    for (name, list) in LISTS.iter().zip(&profile.lists) {
+    emit_lists(LISTS, &profile.lists, out);
+    out.push_str(",\n agents: &[");
+    for agent in &profile.agents {
+        let _ = write!(out, "AgentEntry {{ name: {:?}", agent.name);
+        emit_lists(AGENT_LISTS, &agent.lists, out);
+        out.push_str(" }, ");
+    }
+    out.push_str("] },\n");
+}
+
+fn emit_lists(names: &[&str], lists: &[Vec<(String, String)>], out: &mut String) {
+    for (name, list) in names.iter().zip(lists) {
         let _ = write!(out, ",\n {name}: &[");
         for (value, why) in list {
             let _ = write!(out, "Entry {{ value: {value:?}, why: {why:?} }}, ");
         }
         out.push(']');
     }
-    out.push_str(" },\n");
 }

@@ -1,6 +1,7 @@
 //! Every effective value and where it came from: for people, as JSON, and as a policy file
 //! that says the same.
 
+mod overview;
 mod values;
 
 use serde::Serialize;
@@ -9,6 +10,8 @@ use crate::config::{Key, Loaded, Notice, Origin, ReadFile, Sourced, Trust};
 use crate::plan::CacheSource;
 use crate::profile::{Entry, Profile};
 use crate::show::inert;
+use crate::wire::control::Registered;
+pub use overview::Overview;
 
 /// Everything that holds, ready to be shown.
 #[derive(Debug, Clone, Serialize)]
@@ -25,6 +28,11 @@ pub struct Explanation {
     pub built_in: Vec<BuiltIn>,
     /// The tools that an agent has.
     pub tools: Vec<&'static str>,
+    /// Where commands run, and which tools there are, in a few lines.
+    #[serde(skip)]
+    pub overview: Overview,
+    /// The sessions that an operator registered, where the broker was asked.
+    pub sessions: Vec<Registered>,
     /// What files say and what does not hold, as sentences.
     pub notices: Vec<String>,
     /// The keys that the command line loosened.
@@ -120,6 +128,8 @@ impl Explanation {
                 .collect(),
             built_in: built_in(policy.profile.value),
             tools: policy.tools(),
+            overview: Overview::of(policy),
+            sessions: Vec::new(),
             notices: loaded.notices.iter().map(Notice::to_string).collect(),
             loosened: loaded.loosened.clone(),
         }
@@ -138,6 +148,7 @@ impl Explanation {
             };
             text.push_str(&format!("file {} ({trust})\n", file.path));
         }
+        text.push_str(&self.overview.human(&self.sessions));
         let mut table = "";
         for explained in &self.values {
             let (own_table, name) = explained.key.split_once('.').unwrap_or(("", explained.key));
@@ -172,10 +183,6 @@ impl Explanation {
                 }
             }
         }
-        text.push_str(&format!(
-            "\ntools that an agent has: {}\n",
-            self.tools.join(", ")
-        ));
         for list in &self.built_in {
             text.push_str(&format!(
                 "\n{} ({}, profile {}):\n",
@@ -407,7 +414,7 @@ mod tests {
             "    regex a\\s+b                      /u.toml:21\n",
             "  pids = 512                         profile offline-build\n",
             "    A B=x\\x07 ",
-            "tools that an agent has: read, write, edit, exec\n",
+            "tools: read, write, edit, exec\n",
             "host's, read-only",
         ] {
             assert!(text.contains(expected), "{expected}\n{text}");

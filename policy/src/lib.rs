@@ -30,4 +30,5 @@ pub mod rule;
 pub mod shell;
 pub mod show;
 pub mod size;
+pub mod usage;
 pub mod wire;

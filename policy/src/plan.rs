@@ -33,6 +33,33 @@ pub struct Plan {
     pub environment: Environment,
     /// What happens when a layer cannot be had.
     pub degraded: Degraded,
+    /// Whether the broker's request socket is inside: an agent can ask, never answer.
+    #[serde(default)]
+    pub desk: Desk,
+    /// Who shares the private home, tmp and caches; absent where they are the run's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<Sandbox>,
+}
+
+/// Whether the broker can be asked from inside.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Desk {
+    /// Nothing of the broker is inside.
+    #[default]
+    Absent,
+    /// Its request socket is, and nothing else of it.
+    Requests,
+}
+
+/// A sandbox that outlives the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sandbox {
+    /// `session`, `agent` or `shared`.
+    pub scope: crate::config::Scope,
+    /// The session's or agent's name: a claim.
+    pub name: String,
 }
 
 /// The command itself. Argv and paths are bytes, they need not be UTF-8.
@@ -184,6 +211,21 @@ pub struct Home {
     pub caches: Vec<ByteString>,
     /// What stands behind the caches.
     pub cache_source: CacheSource,
+    /// What an agent keeps, if the program is one that the profile knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentHome>,
+}
+
+/// The part of the home that is an agent's own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgentHome {
+    /// The agent's name.
+    pub name: String,
+    /// Folders that it writes: the sandbox's own, kept between runs.
+    pub state: Vec<ByteString>,
+    /// Settings of the host's, read-only, also inside those folders.
+    pub config: Vec<ByteString>,
 }
 
 /// What stands behind the package caches in the private home.

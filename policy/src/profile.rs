@@ -45,6 +45,25 @@ pub struct Profile {
     pub drop: &'static [Entry],
     /// Names that run code on the host later; relative to a repository's top.
     pub protect: &'static [Entry],
+    /// The agents that it knows: what each one gets beyond the rest.
+    pub agents: &'static [AgentEntry],
+}
+
+/// An agent that a profile knows by its program's name.
+#[derive(Debug)]
+pub struct AgentEntry {
+    /// What its program is called.
+    pub name: &'static str,
+    /// Settings, instructions and programs of its own: read-only; relative to home.
+    pub config: &'static [Entry],
+    /// Folders that it writes: the sandbox's own, kept between runs; relative to home.
+    pub state: &'static [Entry],
+    /// The hosts that it talks to.
+    pub hosts: &'static [Entry],
+    /// Variables that it reads, by full name.
+    pub pass: &'static [Entry],
+    /// Variables that it gets, `NAME=VALUE`; `~` is the home.
+    pub set: &'static [Entry],
 }
 
 /// An entry of a list, with the reason why it is there.
@@ -66,6 +85,14 @@ impl Profile {
     pub fn default_profile() -> &'static Profile {
         // The build script puts it first.
         PROFILES.first().unwrap_or(&EMPTY)
+    }
+
+    /// What an agent gets, by the name of its program.
+    pub fn agent(&self, program: &[u8]) -> Option<&'static AgentEntry> {
+        let name = program.rsplit(|byte| *byte == b'/').next()?;
+        self.agents
+            .iter()
+            .find(|agent| agent.name.as_bytes() == name)
     }
 
     /// All profiles, the default one first.
@@ -101,6 +128,7 @@ static EMPTY: Profile = Profile {
     pass: &[],
     drop: &[],
     protect: &[],
+    agents: &[],
 };
 
 #[cfg(test)]
@@ -116,7 +144,14 @@ mod tests {
         names.sort_unstable();
         assert_eq!(
             names,
-            ["code", "host-net", "offline-build", "strict", "workspace"]
+            [
+                "agent",
+                "code",
+                "host-net",
+                "offline-build",
+                "strict",
+                "workspace"
+            ]
         );
     }
 
@@ -184,6 +219,25 @@ mod tests {
                     .all(|entry| entry.value.starts_with("/etc/"))
             );
         }
+    }
+
+    #[test]
+    fn agents_are_well_formed() {
+        let agent = Profile::named("agent").unwrap();
+        for known in agent.agents {
+            for entry in known.config.iter().chain(known.state) {
+                assert!(!entry.value.starts_with('/'), "{}", entry.value);
+                assert!(!entry.value.split('/').any(|part| part == ".."));
+            }
+            for host in known.hosts {
+                assert!(host.value.parse::<crate::host::HostPattern>().is_ok());
+            }
+            assert!(known.set.iter().all(|entry| entry.value.contains('=')));
+            assert!(!known.state.is_empty() && !known.hosts.is_empty());
+        }
+        assert!(agent.agent(b"/usr/local/bin/claude").is_some());
+        assert!(agent.agent(b"bash").is_none());
+        assert!(Profile::default_profile().agents.is_empty());
     }
 
     #[test]

@@ -5,7 +5,6 @@ mod broker;
 mod crash;
 mod desk;
 mod escape;
-mod fallback;
 mod kill;
 mod limits;
 mod misuse;
@@ -35,7 +34,6 @@ fn standing() -> Vec<(&'static str, Vec<Test>)> {
         ("protect", protect::suite()),
         ("limits", limits::suite()),
         ("kill", kill::suite()),
-        ("fallback", fallback::suite()),
         ("terminal", terminal::suite()),
         ("seeds", seeds::suite()),
         ("network", network::suite()),

@@ -151,6 +151,11 @@ pub enum Asked {
 
 const COLUMNS: &str = "number, id, status, uid, created, expires, approver, note, body";
 
+/// Whether a reason says that something is sent away: its owner hears of that at once.
+fn is_sending(reason: &str) -> bool {
+    reason.starts_with("Sends ") && reason.ends_with(" away")
+}
+
 /// Puts a request in the queue, unless the same one waits already.
 pub fn ask(ledger: &mut Ledger, new: New, now: i64) -> Result<Asked> {
     expire(ledger, now)?;
@@ -182,6 +187,12 @@ pub fn ask(ledger: &mut Ledger, new: New, now: i64) -> Result<Asked> {
         ledger.append(Entry::new(Event::Alert).detail(&detail))?;
         return Ok(Asked::Full { waiting });
     }
+    if let Some(reason) = new.body.reasons.iter().find(|reason| is_sending(reason)) {
+        let message = format!("{reason}: {}", new.body.redacted.command);
+        let detail = serde_json::json!({ "alert": "network", "message": message });
+        ledger.append(Entry::new(Event::Alert).detail(&detail))?;
+    }
+    let connection = ledger.connection();
     let id = fresh_id(connection)?;
     let body = to_json(&new.body)?;
     let plan = new.plan.as_ref().map(to_json).transpose()?;

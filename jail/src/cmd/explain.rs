@@ -3,11 +3,14 @@
 use std::ffi::OsString;
 
 use clap::Parser;
+use sjail_policy::config::Mode;
 use sjail_policy::explain::{Detail, Explanation};
+use sjail_policy::wire::control::{Registered, SESSIONS, Sessions};
 
 use super::{Failure, print, print_json, read};
 use crate::caller::Account;
 use crate::cli::RunArgs;
+use crate::client::{Client, Desk};
 use crate::exit::Exit;
 use crate::judge::Judge;
 use crate::request;
@@ -38,7 +41,10 @@ pub fn run(words: &[OsString]) -> Result<u8, Failure> {
         args.run.workspace.as_deref(),
         request::options(&args.run, &account)?,
     )?;
-    let explanation = Explanation::of(&judge.loaded);
+    let mut explanation = Explanation::of(&judge.loaded);
+    if judge.loaded.policy.mode.value == Mode::NonMain {
+        explanation.sessions = registered(&account);
+    }
     match args.run.json {
         true => print_json(&explanation),
         false => {
@@ -51,6 +57,17 @@ pub fn run(words: &[OsString]) -> Result<u8, Failure> {
         }
     }
     Ok(Exit::Success.code())
+}
+
+/// The sessions that an operator registered, if a broker is there to be asked.
+fn registered(account: &Account) -> Vec<Registered> {
+    let reply = Client::control(&Desk::own(account))
+        .and_then(|mut client| client.call(SESSIONS, &serde_json::json!({})));
+    reply
+        .ok()
+        .and_then(|reply| serde_json::from_value::<Sessions>(reply).ok())
+        .map(|reply| reply.sessions)
+        .unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -29,11 +29,12 @@ Look, without running anything:
 Keep:
   trust       Pin a workspace's policy after reading it, or let it go
   quarantine  Files that a run tried to plant: list, restore
-  sandbox     What is kept between runs, per workspace: list, remove
+  sandbox     What is kept between runs: list, remove
 
 Answer and look back (the broker starts by itself):
   queue       Requests that wait for an approval: list, show, approve, reject, watch
   allowlist   Patterns that run without being asked about
+  session     Sessions that are the owner's own: register, forget, list
   audit       The log: read, count, export, verify, prune
 
 For agents:

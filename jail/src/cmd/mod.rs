@@ -15,10 +15,12 @@ use std::ffi::{OsStr, OsString};
 use std::io::Write;
 
 use clap::Parser;
+use sjail_policy::usage;
 
 use crate::client;
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::inside;
 
 /// Runs the sub-command of that name and gives the exit status.
 pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
@@ -43,7 +45,10 @@ pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
         "hook" => crate::hook::run,
         "code" => crate::code::run,
         "init" => crate::setup::run,
-        "queue" | "audit" | "allowlist" | "mcp" => {
+        "queue" | "audit" | "allowlist" | "session" if inside::an_agents_jail() => {
+            return Failure::Error(Error::OwnersBusiness).said();
+        }
+        "queue" | "audit" | "allowlist" | "session" | "mcp" => {
             let words: Vec<&OsStr> = std::iter::once(name)
                 .chain(words.iter().map(OsString::as_os_str))
                 .collect();
@@ -67,20 +72,24 @@ pub enum Failure {
 impl Failure {
     fn said(self) -> u8 {
         match self {
-            Failure::Usage(error) => {
-                let _ = error.print();
-                if error.use_stderr() {
-                    Exit::Failed.code()
-                } else {
-                    Exit::Success.code()
-                }
-            }
+            Failure::Usage(error) => misused(&error),
             Failure::Error(error) => {
                 crate::report::say(&error.to_string());
                 error.exit().code()
             }
         }
     }
+}
+
+/// Says what is wrong about the words that were typed, or prints the help that was asked
+/// for; gives the exit status.
+pub fn misused(error: &clap::Error) -> u8 {
+    if error.use_stderr() {
+        crate::report::say(&usage::sentence(&error.render().to_string()));
+        return Exit::Failed.code();
+    }
+    let _ = error.print();
+    Exit::Success.code()
 }
 
 impl<E: Into<Error>> From<E> for Failure {

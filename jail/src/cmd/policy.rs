@@ -55,7 +55,7 @@ enum Act {
 
 /// Prints another tool's policy in our own words; what has no meaning here is said.
 fn import(path: &Path) -> Result<u8, Failure> {
-    let text = fs::read_to_string(path).map_err(|error| Error::PolicyFile {
+    let text = fs::read_to_string(path).map_err(|error| Error::ImportFile {
         path: path.to_owned(),
         error,
     })?;

@@ -14,8 +14,8 @@ use crate::caller::{Account, State};
 use crate::error::Error;
 use crate::exit::Exit;
 
-/// Lists and removes what is kept between runs: package caches and quarantined files, per
-/// workspace.
+/// Lists and removes what is kept between runs: package caches and quarantined files of each
+/// workspace, home and tmp of what runs share (`sandbox.scope`).
 #[derive(Debug, Parser)]
 #[command(name = "sjail sandbox", bin_name = "sjail sandbox")]
 pub struct SandboxArgs {
@@ -33,16 +33,18 @@ enum Act {
     },
     /// Remove one with all that is kept in it
     Remove {
-        /// Its id, or the folder of its workspace
+        /// Its id, the folder of its workspace, or who shares it, as listed
         which: OsString,
     },
 }
 
-/// What is kept for one workspace.
+/// What is kept for one workspace, session or agent.
 #[derive(Debug, Serialize)]
 struct Kept {
     id: String,
     workspace: Option<String>,
+    /// Who shares it, `session:NAME`, where it is not a workspace's.
+    scope: Option<String>,
     #[serde(skip)]
     folder: PathBuf,
 }
@@ -56,8 +58,9 @@ pub fn run(words: &[OsString]) -> Result<u8, Failure> {
         Act::List { json: true } => print_json(&all),
         Act::List { json: false } => {
             for one in &all {
-                let workspace = one.workspace.as_deref().unwrap_or("-");
-                print(&format!("{}  {}\n", one.id, inert(workspace.as_bytes())));
+                let whose = one.workspace.as_deref().or(one.scope.as_deref());
+                let whose = inert(whose.unwrap_or("-").as_bytes());
+                print(&format!("{}  {whose}\n", one.id));
             }
         }
         Act::Remove { which } => {
@@ -65,7 +68,9 @@ pub fn run(words: &[OsString]) -> Result<u8, Failure> {
             let path = fs::canonicalize(&which).unwrap_or_else(|_| PathBuf::from(&which));
             let found = all.iter().find(|one| {
                 let workspace = one.workspace.as_deref().map(Path::new);
-                one.id == named || workspace.is_some_and(|folder| folder == path)
+                one.id == named
+                    || one.scope.as_deref() == Some(&*named)
+                    || workspace.is_some_and(|folder| folder == path)
             });
             let Some(found) = found else {
                 return Err(Error::NoSandbox {
@@ -90,12 +95,17 @@ fn kept(folder: &Path) -> Vec<Kept> {
         .flatten()
         // A link is not ours.
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-        .map(|entry| Kept {
-            id: inert(entry.file_name().as_bytes()),
-            workspace: fs::read(entry.path().join("workspace"))
-                .ok()
-                .map(|name| String::from_utf8_lossy(&name).into_owned()),
-            folder: entry.path(),
+        .map(|entry| {
+            let said = |name: &str| {
+                let text = fs::read(entry.path().join(name)).ok()?;
+                Some(String::from_utf8_lossy(&text).into_owned())
+            };
+            Kept {
+                id: inert(entry.file_name().as_bytes()),
+                workspace: said("workspace"),
+                scope: said("scope"),
+                folder: entry.path(),
+            }
         })
         .collect();
     all.sort_by(|a, b| a.id.cmp(&b.id));

@@ -5,7 +5,6 @@ mod namespaces;
 mod place;
 mod walls;
 
-pub use namespaces::first_refusal;
 use serde::Serialize;
 
 /// Everything that was found out.

@@ -8,27 +8,39 @@ use sjail_policy::bytes::ByteString;
 use sjail_policy::plan::{CacheSource, Home};
 
 use super::What;
+use super::kept::{self, Kept};
 use super::look::{self, Names};
 use super::tree::{Kind, Shown, Tree};
 use crate::error::Error;
 
 /// Where the sandbox's own caches are mounted; other caches are links into it, which cost
 /// a tenth of a mount.
-pub const CACHE: &str = ".cache";
+const CACHE: &str = ".cache";
 
 /// Caches that are worth a link in every jail. Those of rarer tools get theirs where the
 /// host has used the tool or an earlier run in the same sandbox has filled the cache.
-pub const COMMON: [&str; 4] = [".cargo/registry", ".cargo/git", ".npm", "go/pkg"];
+const COMMON: [&str; 4] = [".cargo/registry", ".cargo/git", ".npm", "go/pkg"];
 
-/// Draws up the home folder. `cache` is the sandbox's own cache folder on the host.
-pub fn lay(tree: &mut Tree, home: &Home, cache: Option<&Path>) -> Result<(), Error> {
+/// Draws up the home folder. `cache` is the sandbox's own cache folder on the host, `kept`
+/// what stands behind the home where several runs share it.
+pub fn lay(
+    tree: &mut Tree,
+    home: &Home,
+    cache: Option<&Path>,
+    kept: Option<&Kept>,
+) -> Result<(), Error> {
     let top = home.path.as_path();
     if top == Path::new("/") || tree.covered(top) {
         // The home is no folder of its own, or was granted as a whole.
         return Ok(());
     }
-    tree.folder(top, 0o700);
-    tree.own(What::Itself, top, 0);
+    match kept {
+        Some(kept) => kept::lay(tree, kept, top)?,
+        None => {
+            tree.folder(top, 0o700);
+            tree.own(What::Itself, top, 0);
+        }
+    }
     let names = Names::of(top);
     let there = |path: &&ByteString| {
         path.as_path()
@@ -43,13 +55,14 @@ pub fn lay(tree: &mut Tree, home: &Home, cache: Option<&Path>) -> Result<(), Err
             read_only(tree, path.as_path())?;
         }
     }
-    let identity = home.config.iter().filter(there);
-    tree.file(
-        &top.join(".gitconfig"),
-        git_config(identity, top).into_bytes(),
-        0o600,
-    )?;
+    let identity = git_config(home.config.iter().filter(there), top);
+    match kept {
+        Some(kept) => kept::git_identity(&kept.home, &identity),
+        None => tree.file(&top.join(".gitconfig"), identity.into_bytes(), 0o600)?,
+    }
     match (home.cache_source, cache) {
+        // All of that home is kept.
+        (CacheSource::Own, _) if kept.is_some() => Ok(()),
         (CacheSource::Own, Some(cache)) => own_caches(tree, home, &names, cache),
         (CacheSource::HostReadOnly, _) => {
             for path in home.caches.iter().filter(there) {
@@ -63,8 +76,8 @@ pub fn lay(tree: &mut Tree, home: &Home, cache: Option<&Path>) -> Result<(), Err
 
 /// Shows a host path below home where it exists; a link is made again if it stays below
 /// home, so that it cannot lead to what is hidden.
-fn read_only(tree: &mut Tree, path: &Path) -> Result<(), Error> {
-    if tree.covered(path) {
+pub fn read_only(tree: &mut Tree, path: &Path) -> Result<(), Error> {
+    if tree.granted(path) {
         return Ok(());
     }
     let Some((seen, _)) = look::at(path) else {
@@ -128,7 +141,7 @@ fn own_caches(tree: &mut Tree, home: &Home, host: &Names, cache: &Path) -> Resul
 }
 
 /// `.cargo/registry` is `cargo-registry` in the sandbox's own cache folder.
-pub fn flat_name(path: &Path) -> String {
+fn flat_name(path: &Path) -> String {
     let name = path.to_string_lossy().replace('/', "-");
     name.trim_start_matches('.').to_owned()
 }
@@ -158,15 +171,14 @@ pub fn make_folders(path: &Path) -> Result<(), Error> {
         })
 }
 
-/// Whether this is git's own configuration, of which only the identity is taken over.
-pub fn is_git_config(path: &Path, top: &Path) -> bool {
+fn is_git_config(path: &Path, top: &Path) -> bool {
     path == top.join(".gitconfig") || path == top.join(".config/git/config")
 }
 
 /// Who commits, and nothing that names a program or a credential. The jail shows files of
 /// other groups as nobody's, so git must not compare owners (`checkStat`): its index
 /// would flip between inside and outside.
-pub fn git_config<'a>(config: impl Iterator<Item = &'a ByteString>, top: &Path) -> String {
+fn git_config<'a>(config: impl Iterator<Item = &'a ByteString>, top: &Path) -> String {
     let mut text = String::from("[core]\n\tcheckStat = minimal\n");
     let mut identity = Identity::default();
     for path in config.filter(|path| is_git_config(path.as_path(), top)) {

@@ -3,12 +3,12 @@
 //! The supervisor does all the looking, deciding and allocating here, before `clone3`;
 //! [`crate::child`] then only walks the lists in their order.
 
-mod bare;
 mod etc;
 mod etc_image;
 mod grants;
 mod hide;
 mod home;
+pub mod kept;
 mod look;
 mod program;
 mod rules;
@@ -18,23 +18,20 @@ pub mod tree;
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
-use sjail_policy::plan::{Degraded, NetworkMode, Plan};
+use sjail_policy::plan::{Access, Degraded, NetworkMode, Plan, Workspace};
+use sjail_policy::wire::REQUEST_SOCKET;
 
-use crate::bare::Bare;
 use crate::error::Error;
 use crate::exec::Program;
+use crate::inside;
 use crate::landlock::Rules;
 use crate::limits::rlimits::Rlimits;
-use crate::observe::Filters;
 use crate::preview::Preview;
 use crate::protect::Hold;
 use crate::protect::copy::Copy;
 use crate::sys::file::FileId;
 use crate::sys::mount::READ_ONLY;
-use tree::{Kind, Tree};
-
-pub use bare::{prepare as prepare_bare, private_home};
-pub use home::{make_folder, make_folders};
+use tree::{Kind, Shown, Tree};
 
 /// Everything the child needs, prepared.
 #[derive(Debug)]
@@ -65,8 +62,6 @@ pub struct Layout {
     pub observation: Observation,
     /// When the command starts.
     pub release: Release,
-    /// What there is instead of namespaces and a root of its own, where there are none.
-    pub bare: Option<Bare>,
 }
 
 /// When the command of a finished jail starts.
@@ -79,13 +74,12 @@ pub enum Release {
 }
 
 /// Whether calls of the command are looked at.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Observation {
     /// They are not.
     None,
-    /// `--trace`: those that open, execute, connect or change names, and those that are
-    /// refused, wait for the supervisor.
-    Calls(Filters),
+    /// `--trace`: those that open, execute, connect or change names wait for the supervisor.
+    Calls,
 }
 
 /// Whose network the jail sees.
@@ -232,10 +226,25 @@ pub struct Host {
     pub home: PathBuf,
     /// The sandbox's own cache folder, if the plan wants one.
     pub cache: Option<PathBuf>,
+    /// What stands behind home and tmp, where several runs share them.
+    pub kept: Option<kept::Kept>,
+    /// Where an agent's own folders are kept.
+    pub agent: Option<PathBuf>,
+    /// What of the broker an agent's jail has.
+    pub desk: Option<Asked>,
     /// Where images of `/etc` are kept, if there is a place.
     pub images: Option<PathBuf>,
     /// sjail's own folders (records, policy), out of reach even where home is granted.
     pub own: Vec<PathBuf>,
+}
+
+/// What of the broker, and of the policy it goes by, is in an agent's jail.
+#[derive(Debug)]
+pub struct Asked {
+    /// The request socket.
+    pub socket: PathBuf,
+    /// The owner's policy files, by name.
+    pub policy: Vec<(&'static str, Vec<u8>)>,
 }
 
 /// Makes a plan concrete on this machine.
@@ -260,7 +269,15 @@ pub fn prepare(
     let image = etc::lay(&mut tree, &plan.filesystem.etc, host, network)?;
     grants::workspace(&mut tree, &plan.workspace)?;
     grants::lay(&mut tree, &plan.filesystem.grants)?;
-    home::lay(&mut tree, &plan.home, host.cache.as_deref())?;
+    let kept = host.kept.as_ref();
+    home::lay(&mut tree, &plan.home, host.cache.as_deref(), kept)?;
+    if let (Some(agent), Some(folder)) = (&plan.home.agent, &host.agent) {
+        kept::lay_agent(&mut tree, agent, folder)?;
+    }
+    if let Some(asked) = &host.desk {
+        desk(&mut tree, asked)?;
+    }
+    other_names(&mut tree, &plan.workspace);
     hide::lay(
         &mut tree,
         &plan.filesystem,
@@ -293,6 +310,7 @@ pub fn prepare(
             })
         })
         .collect::<Result<Vec<_>, Error>>()?;
+    kept::make_places(&tree)?;
     let size = plan.limits.tmp.map_or(USUAL_TMP, |size| size.bytes());
     let mut root = tree.finish(number(size), number((size / 4096).clamp(4096, 1 << 20)))?;
     if let Some(preview) = preview {
@@ -341,8 +359,43 @@ pub fn prepare(
         _image: image,
         observation: Observation::None,
         release: Release::AtOnce,
-        bare: None,
     })
+}
+
+/// The broker's request socket and nothing else of it: whoever is inside can ask. Beside
+/// it the policy, so that hooks inside judge by it.
+fn desk(tree: &mut Tree, asked: &Asked) -> Result<(), Error> {
+    let socket = &asked.socket;
+    let seen = look::through_links(socket).map_err(|errno| Error::Look {
+        path: socket.clone(),
+        error: errno.into(),
+    })?;
+    let folder = Path::new(inside::DESK);
+    for (name, text) in &asked.policy {
+        tree.file(&folder.join(name), text.clone(), 0o444)?;
+    }
+    let dest = folder.join(REQUEST_SOCKET);
+    // Read-only does not keep anybody from connecting, but from changing the file.
+    tree.show(seen, &dest, Shown::ReadOnly);
+    Ok(())
+}
+
+/// The names under which others know a workspace: `/agent` where it can be read,
+/// `/workspace` where it can be written. Links, and only where nothing else is there.
+fn other_names(tree: &mut Tree, workspace: &Workspace) {
+    let name = match workspace.access {
+        Access::None => return,
+        Access::Ro => Path::new("/agent"),
+        Access::Rw => Path::new("/workspace"),
+    };
+    let taken = tree.link_at(name).is_some()
+        || tree
+            .mounts()
+            .iter()
+            .any(|entry| tree::within(&entry.dest, name));
+    if !taken {
+        tree.link(name, workspace.path.as_path());
+    }
 }
 
 fn number(number: u64) -> CString {

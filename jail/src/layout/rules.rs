@@ -7,7 +7,8 @@ use sjail_policy::plan::Home;
 use super::NetworkSpace;
 use super::tree::{Kind, Origin, Tree, c_string, within};
 use crate::error::Error;
-use crate::landlock::{self, Grant, Rule, Rules, Tcp, Unavailable};
+use crate::inside;
+use crate::landlock::{self, Grant, Rule, Rules, Unavailable};
 
 /// The rules for a tree, at the best ABI of this kernel.
 pub fn draw(tree: &Tree, home: &Home, network: NetworkSpace) -> Result<Rules, Error> {
@@ -27,11 +28,19 @@ pub fn draw(tree: &Tree, home: &Home, network: NetworkSpace) -> Result<Rules, Er
     if home != Path::new("/") && !tree.covered(home) {
         rules.add(home, Grant::Change, Kind::Folder);
     }
+    if tree
+        .mounts()
+        .iter()
+        .any(|entry| entry.dest.starts_with(inside::DESK))
+    {
+        rules.add(Path::new(inside::DESK), Grant::Read, Kind::Folder);
+    }
     for entry in tree.mounts() {
         if let Origin::Host(seen) = &entry.origin
             && !entry.dest.starts_with("/dev")
         {
-            let grant = if entry.is_writable() {
+            let desk = entry.dest.starts_with(inside::DESK);
+            let grant = if entry.is_writable() || desk {
                 Grant::Change
             } else {
                 Grant::Read
@@ -50,11 +59,7 @@ pub fn draw(tree: &Tree, home: &Home, network: NetworkSpace) -> Result<Rules, Er
             })
         })
         .collect::<Result<_, Error>>()?;
-    Ok(Rules {
-        abi,
-        rules,
-        tcp: Tcp::Unhandled,
-    })
+    Ok(Rules { abi, rules })
 }
 
 struct List<'a>(Vec<(&'a Path, Grant, Kind)>);

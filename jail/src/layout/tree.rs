@@ -25,6 +25,8 @@ pub struct Tree {
     links: Vec<(PathBuf, PathBuf)>,
     /// What is mounted, in the order in which it was asked for.
     mounts: Vec<Entry>,
+    /// Where sjail's own folders that outlive the run are mounted.
+    kept: Vec<PathBuf>,
 }
 
 /// Something mounted.
@@ -148,6 +150,28 @@ impl Tree {
             origin: Origin::Host(seen),
             attributes: shown.attributes(),
         });
+    }
+
+    /// Shows a folder of sjail's own that is kept between runs; what is mounted inside it
+    /// finds its place made.
+    pub fn keep(&mut self, seen: Seen, dest: &Path) {
+        self.show(seen, dest, Shown::Writable);
+        self.kept.push(dest.to_owned());
+    }
+
+    /// Whether [`Tree::keep`] has put something there.
+    pub fn is_kept(&self, dest: &Path) -> bool {
+        self.kept.iter().any(|kept| kept == dest)
+    }
+
+    /// Whether a path inside was granted: it is a host mount or lies below one that is not
+    /// sjail's own.
+    pub fn granted(&self, inside: &Path) -> bool {
+        self.mounts.iter().any(|entry| {
+            matches!(entry.origin, Origin::Host(_))
+                && within(inside, &entry.dest)
+                && !self.is_kept(&entry.dest)
+        })
     }
 
     /// Mounts something of the jail's own.

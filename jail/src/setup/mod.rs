@@ -26,7 +26,11 @@ const MARKDOWN: &str = include_str!("../../../packaging/policies/SANDBOX.md");
 
 /// Writes a starter policy, or prints what an agent or a shell should know.
 #[derive(Debug, Parser)]
-#[command(name = "sjail init", bin_name = "sjail init")]
+#[command(
+    name = "sjail init",
+    bin_name = "sjail init",
+    override_usage = "sjail init policy|agent|bash|zsh|fish"
+)]
 pub struct InitArgs {
     #[command(subcommand)]
     what: What,

@@ -97,6 +97,7 @@ fn read(flag: &str, value: &[u8]) -> Result<Setting, String> {
         "--wait" => Setting::ApprovalWait(text(value)?.parse().map_err(shown)?),
         "--no-wait" => Setting::ApprovalWait(Duration::from_millis(0)),
         "--dry-run" => Setting::CommandsDryRun(true),
+        "--no-dry-run" => Setting::CommandsDryRun(false),
         _ => return Err("is not an option that a policy knows".to_owned()),
     })
 }

@@ -65,7 +65,7 @@ const KEYS: &[(Key, &str, &str)] = &[
     (
         Key::SandboxScope,
         "sandbox.scope",
-        "who shares a sandbox's state: session, agent, shared",
+        "which runs share a private home, tmp and caches: run (none), session, agent, shared",
     ),
     (
         Key::SandboxWorkspace,

@@ -80,7 +80,7 @@ impl Policy {
         Self {
             profile: Sourced::new(profile, origin),
             mode: of(p, Mode::All),
-            scope: of(p, Scope::Session),
+            scope: of(p, Scope::Run),
             workspace: of(p, p.workspace),
             broker: of(p, true),
             allow_degraded: of(p, false),
@@ -220,7 +220,9 @@ impl Policy {
             Key::FilesystemRead => {
                 grew(&new.read, &old.read) || shows_more(new.profile.value, old.profile.value)
             }
-            Key::FilesystemWrite => grew(&new.write, &old.write),
+            Key::FilesystemWrite => {
+                grew(&new.write, &old.write) || knows_agents(new.profile.value, old.profile.value)
+            }
             Key::FilesystemDeny => {
                 shrank(&new.deny, &old.deny)
                     || has_more(old.profile.value.hide, new.profile.value.hide)
@@ -231,11 +233,14 @@ impl Policy {
                     || has_more(old.profile.value.protect, new.profile.value.protect)
             }
             Key::NetworkMode => new.network.value > old.network.value,
-            Key::NetworkAllow => new.hosts_allow.iter().any(|host| {
-                !old.hosts_allow
-                    .iter()
-                    .any(|known| known.value.covers(&host.value))
-            }),
+            Key::NetworkAllow => {
+                knows_agents(new.profile.value, old.profile.value)
+                    || new.hosts_allow.iter().any(|host| {
+                        !old.hosts_allow
+                            .iter()
+                            .any(|known| known.value.covers(&host.value))
+                    })
+            }
             Key::NetworkDeny => shrank(&new.hosts_deny, &old.hosts_deny),
             // Asking lets a person open what would otherwise be refused.
             Key::NetworkAsk => new.hosts_ask.value && !old.hosts_ask.value,
@@ -253,6 +258,7 @@ impl Policy {
             // is more than the pattern that matches it.
             Key::EnvironmentPass => {
                 grew(&new.pass, &old.pass)
+                    || knows_agents(new.profile.value, old.profile.value)
                     || has_more(new.profile.value.pass, old.profile.value.pass)
                     || has_more(old.profile.value.drop, new.profile.value.drop)
             }
@@ -319,6 +325,12 @@ fn shows_more(new: &Profile, old: &Profile) -> bool {
         || has_more(new.etc, old.etc)
         || has_more(new.toolchains, old.toolchains)
         || has_more(new.config, old.config)
+        || knows_agents(new, old)
+}
+
+/// Whether a profile gives agents what is theirs, and another does not.
+fn knows_agents(new: &Profile, old: &Profile) -> bool {
+    !new.agents.is_empty() && old.agents.is_empty()
 }
 
 fn has_more(new: &[Entry], old: &[Entry]) -> bool {

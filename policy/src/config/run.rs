@@ -1,12 +1,14 @@
 //! From a policy and a command to the plan that the jail enforces.
 
 use super::policy::Policy;
+use super::setting::Scope;
 use crate::bytes::ByteString;
+use crate::host::HostPattern;
 use crate::plan::{
-    Access, Command, Degraded, Environment, Filesystem, Grant, Home, Limits, Missing, Network,
-    Plan, Protect, Unhide, Unlisted, User, Variable, Workspace,
+    Access, AgentHome, Command, Degraded, Desk, Environment, Filesystem, Grant, Home, Limits,
+    Missing, Network, Plan, Protect, Sandbox, Unhide, Unlisted, User, Variable, Workspace,
 };
-use crate::profile::Entry;
+use crate::profile::{AgentEntry, Entry};
 use crate::rule::{Bases, PathPattern, Sign};
 
 /// One command that is to run, and the surroundings that the policy does not know.
@@ -26,6 +28,10 @@ pub struct Run {
     pub user: User,
     /// The caller's environment.
     pub env: Vec<(ByteString, ByteString)>,
+    /// The agent that it is for, a claim.
+    pub agent: Option<String>,
+    /// The session that it belongs to, a claim.
+    pub session: Option<String>,
 }
 
 /// Programs are looked for here when nothing of the caller's `PATH` is left.
@@ -35,8 +41,11 @@ impl Policy {
     /// The plan for a command.
     pub fn plan(&self, run: Run) -> Plan {
         let filesystem = self.filesystem(&run);
-        let home = self.home(&run);
-        let environment = self.environment();
+        let known = run.argv.first().map(ByteString::as_bytes);
+        let known = known.and_then(|program| self.profile.value.agent(program));
+        let home = self.home(&run, known);
+        let environment = self.environment(run.home.as_bytes(), known);
+        let sandbox = self.sandbox(&run);
         let mut plan = Plan {
             profile: self.profile.value.name.to_owned(),
             command: Command {
@@ -58,6 +67,7 @@ impl Policy {
                     .hosts_allow
                     .iter()
                     .map(|host| host.value.clone())
+                    .chain(known.into_iter().flat_map(hosts))
                     .collect(),
                 deny: self
                     .hosts_deny
@@ -78,6 +88,11 @@ impl Policy {
             } else {
                 Degraded::Refused
             },
+            desk: match self.profile.value.agents {
+                [] => Desk::Absent,
+                _ => Desk::Requests,
+            },
+            sandbox,
         };
         plan.command.env = variables(&plan, run.env);
         plan
@@ -176,7 +191,20 @@ impl Policy {
         (hide, unhide)
     }
 
-    fn home(&self, run: &Run) -> Home {
+    /// The sandbox that the run belongs to, by the scope and the names it gives.
+    fn sandbox(&self, run: &Run) -> Option<Sandbox> {
+        let scope = self.scope.value;
+        let name = match scope {
+            // Without a name it stands alone.
+            Scope::Run => None,
+            Scope::Session => run.session.clone(),
+            Scope::Agent => run.agent.clone(),
+            Scope::Shared => Some("shared".to_owned()),
+        };
+        name.map(|name| Sandbox { scope, name })
+    }
+
+    fn home(&self, run: &Run, known: Option<&AgentEntry>) -> Home {
         let profile = self.profile.value;
         let home = run.home.as_bytes();
         let home = home.strip_suffix(b"/").unwrap_or(home);
@@ -198,29 +226,59 @@ impl Policy {
             config: below(profile.config),
             caches: below(profile.caches),
             cache_source: profile.cache_source,
+            agent: known.map(|agent| AgentHome {
+                name: agent.name.to_owned(),
+                state: below(agent.state),
+                config: below(agent.config),
+            }),
         }
     }
 
-    fn environment(&self) -> Environment {
+    fn environment(&self, home: &[u8], known: Option<&AgentEntry>) -> Environment {
         let profile = self.profile.value;
-        let (named, patterns): (Vec<_>, Vec<_>) = self
+        let (mut named, patterns): (Vec<_>, Vec<_>) = self
             .pass
             .iter()
             .map(|name| name.value.clone())
             .partition(|name| !name.as_bytes().contains(&b'*'));
         let mut pass = values(profile.pass);
         pass.extend(patterns);
+        let mut set: Vec<Variable> = Vec::new();
+        if let Some(agent) = known {
+            named.extend(values(agent.pass));
+            set.extend(agent.set.iter().filter_map(|entry| given(entry, home)));
+        }
+        // The policy's own values win.
+        set.retain(|own| !self.set.iter().any(|said| said.value.name == own.name));
+        set.extend(self.set.iter().map(|variable| variable.value.clone()));
         Environment {
             pass,
             drop: values(profile.drop),
             named,
-            set: self
-                .set
-                .iter()
-                .map(|variable| variable.value.clone())
-                .collect(),
+            set,
         }
     }
+}
+
+/// The hosts of an agent; each is written as a host pattern is (see the profile's tests).
+fn hosts(agent: &AgentEntry) -> impl Iterator<Item = HostPattern> {
+    agent
+        .hosts
+        .iter()
+        .filter_map(|host| host.value.parse().ok())
+}
+
+/// A variable that an agent gets, `~` filled in.
+fn given(entry: &Entry, home: &[u8]) -> Option<Variable> {
+    let (name, value) = entry.value.split_once('=')?;
+    let value = match value.strip_prefix("~/") {
+        Some(below) => [home, b"/", below.as_bytes()].concat(),
+        None => value.as_bytes().to_vec(),
+    };
+    Some(Variable {
+        name: name.into(),
+        value: value.into(),
+    })
 }
 
 fn values(entries: &[Entry]) -> Vec<ByteString> {
@@ -293,6 +351,11 @@ fn cleaned_path(plan: &Plan, path: &[u8]) -> ByteString {
         plan.filesystem.system.iter().any(under)
             || plan.home.toolchains.iter().any(under)
             || plan.home.caches.iter().any(under)
+            || plan
+                .home
+                .agent
+                .as_ref()
+                .is_some_and(|agent| agent.config.iter().any(under))
             || plan
                 .filesystem
                 .grants

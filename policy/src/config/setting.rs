@@ -166,14 +166,16 @@ words! {
 }
 
 words! {
-    /// Who shares a sandbox's own state (caches, temporary files); later is stricter.
+    /// Who shares a sandbox's own state (home, temporary files, caches); later is stricter.
     Scope {
-        /// Everybody.
+        /// Every run.
         Shared = "shared",
-        /// All sessions of one agent.
+        /// The runs that name one agent.
         Agent = "agent",
-        /// Nobody.
+        /// The runs that name one session.
         Session = "session",
+        /// Nobody: home and temporary files end with the run; caches are the workspace's.
+        Run = "run",
     }
 }
 

@@ -78,6 +78,8 @@ fn run() -> Run {
             ("CARGO_TERM_COLOR".into(), "always".into()),
             ("CARGO_REGISTRY_TOKEN".into(), "secret".into()),
         ],
+        agent: None,
+        session: None,
     }
 }
 

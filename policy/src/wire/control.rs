@@ -46,6 +46,8 @@ pub const AUDIT_PRUNE: &str = "io.sjail.Control.AuditPrune";
 pub const POLICY_STATUS: &str = "io.sjail.Control.PolicyStatus";
 /// Register a session as the owner's own (`main`).
 pub const REGISTER_SESSION: &str = "io.sjail.Control.RegisterSession";
+/// The sessions that an operator registered.
+pub const SESSIONS: &str = "io.sjail.Control.Sessions";
 /// End the broker once what it was told is on the disk.
 pub const STOP: &str = "io.sjail.Control.Stop";
 
@@ -429,6 +431,24 @@ pub struct PolicyStatus {
 pub struct RegisterSession {
     /// The session's name.
     pub session: String,
-    /// `main`, or another role that a policy names.
+    /// `main`: not jailed under `sandbox.mode = "non-main"`; `none` takes that away.
     pub role: String,
+}
+
+/// The reply to [`SESSIONS`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sessions {
+    /// Those that have a role.
+    pub sessions: Vec<Registered>,
+}
+
+/// A session that an operator registered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Registered {
+    /// Its name.
+    pub session: String,
+    /// Its role.
+    pub role: String,
+    /// Who registered it.
+    pub by: String,
 }

@@ -32,6 +32,7 @@ fn result(scene: &Scene, language: &str, text: &str, words: &[&str]) -> Verdict<
     code(scene, language, text, words)?.json()
 }
 
+/// code-sandbox 59-82, 179-191: Python and the result object.
 fn python_runs(scene: &Scene) -> Verdict {
     scene.needs(&["python3"])?;
     let _desk = Desk::at(scene);
@@ -54,6 +55,7 @@ fn python_runs(scene: &Scene) -> Verdict {
     Ok(())
 }
 
+/// code-sandbox 13, 52-57, 127-132, 164-177: JavaScript.
 fn javascript_runs_in_a_context_of_its_own(scene: &Scene) -> Verdict {
     scene.needs(&["node"])?;
     let _desk = Desk::at(scene);
@@ -90,6 +92,7 @@ fn javascript_runs_in_a_context_of_its_own(scene: &Scene) -> Verdict {
     Ok(())
 }
 
+/// code-sandbox 66-71, 140-144, 193-199: Bash.
 fn bash_runs_in_its_temporary_folder(scene: &Scene) -> Verdict {
     let _desk = Desk::at(scene);
     let words = ["--timeout", "60s"];
@@ -103,6 +106,7 @@ fn bash_runs_in_its_temporary_folder(scene: &Scene) -> Verdict {
     Ok(())
 }
 
+/// code-sandbox 27, 201-213, 256: errors in the result.
 fn errors_are_data(scene: &Scene) -> Verdict {
     let _desk = Desk::at(scene);
     let words = ["--timeout", "60s"];
@@ -149,6 +153,7 @@ fn errors_are_data(scene: &Scene) -> Verdict {
     Ok(())
 }
 
+/// code-sandbox 18, 24, 157-159: the hard kill.
 fn code_is_killed_when_its_time_is_up(scene: &Scene) -> Verdict {
     let _desk = Desk::at(scene);
     let text = "trap '' TERM INT\necho before\nwhile :; do :; done";
@@ -161,6 +166,7 @@ fn code_is_killed_when_its_time_is_up(scene: &Scene) -> Verdict {
     Ok(())
 }
 
+/// code-sandbox 26, 111, 160, 258: output is cut.
 fn code_output_is_cut_and_says_so(scene: &Scene) -> Verdict {
     let _desk = Desk::at(scene);
     let words = ["--timeout", "60s", "--max-output", "1000"];
@@ -171,7 +177,7 @@ fn code_output_is_cut_and_says_so(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-/// The control is the same text on the host.
+/// code-sandbox 15-16, 22-23, 155-156: no network, nothing writable; the control is the same text on the host.
 fn code_reaches_nothing(scene: &Scene) -> Verdict {
     let _desk = Desk::at(scene);
     scene.file("secret", "seen")?;
@@ -197,6 +203,7 @@ fn code_reaches_nothing(scene: &Scene) -> Verdict {
     Ok(())
 }
 
+/// code-sandbox 17, 25, 158: memory.
 fn code_memory_is_bounded(scene: &Scene) -> Verdict {
     let _desk = Desk::at(scene);
     let text = "x=$(head -c 300000000 /dev/zero | tr '\\0' x); echo ${#x}";

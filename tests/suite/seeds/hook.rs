@@ -217,6 +217,7 @@ fn opencode_is_answered(scene: &Scene) -> Verdict {
     Ok(())
 }
 
+/// ac-security-sandbox 67-79: the hook's answer.
 fn the_plain_form_is_a_decision(scene: &Scene) -> Verdict {
     let question = |command: &str| json!({ "tool_input": { "command": command } });
     assert_eq!(answer(scene, "plain", &question("git status"))?, json!({}));
@@ -228,6 +229,7 @@ fn the_plain_form_is_a_decision(scene: &Scene) -> Verdict {
     Ok(())
 }
 
+/// ac-security-sandbox 35-47 and 141-143: the path policy.
 fn paths_are_held_to_the_policy_of_tools(scene: &Scene) -> Verdict {
     scene.file("a.txt", "")?;
     scene.outside_file("secret", "")?;
@@ -253,6 +255,7 @@ fn paths_are_held_to_the_policy_of_tools(scene: &Scene) -> Verdict {
     Ok(())
 }
 
+/// sandboxing 157-190: tools and groups that are denied.
 fn a_tool_that_is_taken_away_is_refused(scene: &Scene) -> Verdict {
     scene.home_file(
         ".config/sjail/policy.toml",

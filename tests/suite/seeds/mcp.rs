@@ -155,6 +155,7 @@ const FOR_OPERATORS: [&str; 4] = [
     "sandbox_allowlist_remove",
 ];
 
+/// secure-sandbox 118-177: the tools, their parameters.
 fn the_greeting_and_the_tools(scene: &Scene) -> Verdict {
     let _desk = Desk::at(scene);
     let mut client = Client::greet(scene, &[])?;
@@ -187,6 +188,7 @@ fn answering_is_not_for_agents(scene: &Scene) -> Verdict {
     client.leave()
 }
 
+/// sandboxing 188-190: deny is absolute.
 fn a_denied_tool_is_not_there(scene: &Scene) -> Verdict {
     scene.home_file(
         ".config/sjail/policy.toml",
@@ -204,6 +206,7 @@ fn a_denied_tool_is_not_there(scene: &Scene) -> Verdict {
     client.leave()
 }
 
+/// secure-sandbox 126-137, 152-164, 226-241: the workflow.
 fn commands_run_and_wait_for_a_person(scene: &Scene) -> Verdict {
     let desk = Desk::at(scene);
     let mut client = Client::greet(scene, &[])?;
@@ -260,6 +263,7 @@ fn commands_run_and_wait_for_a_person(scene: &Scene) -> Verdict {
     client.leave()
 }
 
+/// secure-sandbox 138-151, 165-177: approve, reject, the allow list.
 fn the_operator_answers_what_others_ask(scene: &Scene) -> Verdict {
     let desk = Desk::at(scene);
     let mut operator = Client::greet(scene, &["--operator"])?;
@@ -323,6 +327,7 @@ fn the_operator_answers_what_others_ask(scene: &Scene) -> Verdict {
     operator.leave()
 }
 
+/// ac-security-sandbox 35-47: what may be read, written, edited.
 fn files_are_held_to_the_policy(scene: &Scene) -> Verdict {
     let _desk = Desk::at(scene);
     scene.outside_file("secret", "hidden")?;

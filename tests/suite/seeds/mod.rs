@@ -1,9 +1,12 @@
 //! The interfaces that agents and their owners already know, spoken word for word: each
-//! test is named for what it promises.
+//! test is named for what it promises, with the document and the lines that promise it:
+//! `secure-sandbox`, `ac-security-sandbox`, `sandboxing` (OpenClaw's), `code-sandbox`.
 
+mod agent;
 mod code;
 mod hook;
 mod mcp;
+mod modes;
 mod names;
 mod sandbox_md;
 mod setup;
@@ -20,6 +23,8 @@ pub fn suite() -> Vec<Test> {
     all.extend(hook::tests());
     all.extend(code::tests());
     all.extend(setup::tests());
+    all.extend(modes::tests());
+    all.extend(agent::tests());
     all
 }
 

@@ -25,6 +25,7 @@ fn call<const N: usize>(scene: &Scene, name: &str, words: [&str; N]) -> Verdict<
     link(scene, name, words)?.output()
 }
 
+/// secure-sandbox 73-83: the answer of sandbox-check.
 fn check_answers_in_the_known_shape(scene: &Scene) -> Verdict {
     let output = call(scene, "sandbox-check", ["rm -rf /tmp/*"])?;
     output.exits(75)?;
@@ -49,7 +50,7 @@ fn check_answers_in_the_known_shape(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-/// The table of levels and the list of threats, as far as a command line shows them.
+/// secure-sandbox 178-194 and 244-250: levels, and threats as far as a command line shows them.
 fn every_threat_has_its_rule(scene: &Scene) -> Verdict {
     for (line, risk, action) in [
         ("ls", "safe", "execute"),
@@ -95,6 +96,7 @@ fn every_threat_has_its_rule(scene: &Scene) -> Verdict {
     Ok(())
 }
 
+/// secure-sandbox 16-25, 84-86, 126-134: execute, queue, timeout, variables.
 fn exec_runs_what_is_harmless_and_queues_what_is_not(scene: &Scene) -> Verdict {
     let _desk = Desk::at(scene);
     call(scene, "sandbox-exec", ["echo one; echo two"])?
@@ -117,6 +119,7 @@ fn exec_runs_what_is_harmless_and_queues_what_is_not(scene: &Scene) -> Verdict {
     Ok(())
 }
 
+/// secure-sandbox 87-88: --require-approval.
 fn exec_forces_an_approval(scene: &Scene) -> Verdict {
     let desk = Desk::at(scene);
     let words = ["--require-approval", "--no-wait", "--json"];
@@ -132,6 +135,7 @@ fn exec_forces_an_approval(scene: &Scene) -> Verdict {
     Ok(())
 }
 
+/// secure-sandbox 251-255: the configuration is the owner's.
 fn exec_takes_no_isolation_flags(scene: &Scene) -> Verdict {
     for flag in ["--net=host", "--rw=/", "--no-broker", "--allow-degraded"] {
         call(scene, "sandbox-exec", [flag, "ls"])?
@@ -141,6 +145,7 @@ fn exec_takes_no_isolation_flags(scene: &Scene) -> Verdict {
     Ok(())
 }
 
+/// secure-sandbox 91-99, 138-151: the queue; who answered, with notes.
 fn the_queue_is_listed_answered_and_cleared(scene: &Scene) -> Verdict {
     let desk = Desk::at(scene);
     let first = desk.ask("rm -rf first")?;
@@ -182,6 +187,7 @@ fn the_queue_is_listed_answered_and_cleared(scene: &Scene) -> Verdict {
     Ok(())
 }
 
+/// secure-sandbox 100-108, 152-164: the log, its export, its counts.
 fn the_log_is_read_exported_and_counted(scene: &Scene) -> Verdict {
     let _desk = Desk::at(scene);
     let words = ["--no-wait", "--require-approval", "echo hello"];
@@ -221,6 +227,7 @@ fn the_log_is_read_exported_and_counted(scene: &Scene) -> Verdict {
     Ok(())
 }
 
+/// secure-sandbox 109-117, 165-177: the allow list.
 fn the_allow_list_is_kept(scene: &Scene) -> Verdict {
     let _desk = Desk::at(scene);
     let name = "sandbox-allowlist";

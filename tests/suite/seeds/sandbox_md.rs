@@ -61,6 +61,7 @@ fn action(scene: &Scene, line: &str) -> Verdict<String> {
     Ok(word.to_owned())
 }
 
+/// secure-sandbox 41-71: the file, word for word.
 fn the_whole_file_holds_once_trusted(scene: &Scene) -> Verdict {
     scene.file("SANDBOX.md", FILE)?;
     trust(scene)?;
@@ -106,6 +107,7 @@ fn the_whole_file_holds_once_trusted(scene: &Scene) -> Verdict {
     Ok(())
 }
 
+/// secure-sandbox 252: trusted is what its owner has trusted.
 fn until_then_it_only_tightens(scene: &Scene) -> Verdict {
     let loose = "## Security Level\nLevel: full\n## Allowed Commands\n- rm -rf *\n\
                  ## Disallowed Commands\n- wget\n";

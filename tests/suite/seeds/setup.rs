@@ -23,6 +23,7 @@ pub fn tests() -> Vec<Test> {
     ]
 }
 
+/// secure-sandbox 41-42, ac-security-sandbox 48-66: a configuration to begin with; the allow list to switch on.
 fn a_starter_policy_is_written_once(scene: &Scene) -> Verdict {
     scene.sjail(["init", "policy"]).output()?.succeeds()?;
     scene.sjail(["policy", "check"]).output()?.succeeds()?;
@@ -45,6 +46,7 @@ fn a_starter_policy_is_written_once(scene: &Scene) -> Verdict {
     Ok(())
 }
 
+/// secure-sandbox 195-241: the text for an agent's prompt.
 fn the_agents_text_is_printed(scene: &Scene) -> Verdict {
     let text = scene.sjail(["init", "agent"]).output()?;
     for part in [
@@ -101,6 +103,7 @@ fn shells_are_set_up(scene: &Scene) -> Verdict {
     Ok(())
 }
 
+/// sandboxing 38-52, 105-130, 138-186, 211-227: the JSON5.
 fn openclaw_is_taken_over(scene: &Scene) -> Verdict {
     let file = scene.file(
         "openclaw.json",
@@ -186,6 +189,7 @@ fn openclaw_is_taken_over(scene: &Scene) -> Verdict {
     Ok(())
 }
 
+/// ac-security-sandbox 27-66, 92-132: the three layers and what is always blocked.
 fn a_security_config_is_taken_over(scene: &Scene) -> Verdict {
     let config = json!({
         "sandbox": { "enabled": true, "isolation": "strict" },
@@ -227,6 +231,7 @@ fn a_security_config_is_taken_over(scene: &Scene) -> Verdict {
     Ok(())
 }
 
+/// ac-security-sandbox 80-91: extract_commands.
 fn commands_are_extracted(scene: &Scene) -> Verdict {
     for (line, programs) in [
         ("npm install && npm test", json!(["npm", "npm"])),
@@ -270,6 +275,7 @@ fn clients(scene: &Scene) -> Verdict<PathBuf> {
     }
 }
 
+/// ac-security-sandbox 10-26, 133-160: SecuritySandbox.
 fn the_python_client_asks_sjail(scene: &Scene) -> Verdict {
     scene.needs(&["python3"])?;
     let _desk = Desk::at(scene);
@@ -312,6 +318,7 @@ for event in sandbox.get_audit_log(limit=100):
     Ok(())
 }
 
+/// code-sandbox 45-123 and secure-sandbox 226-241: Sandbox.execute, sandbox_*.
 fn the_javascript_client_asks_sjail(scene: &Scene) -> Verdict {
     scene.needs(&["node"])?;
     let _desk = Desk::at(scene);
@@ -349,11 +356,13 @@ const Sandbox = require('./sandbox');
     Ok(())
 }
 
-/// The protocol's own Python client, where it is installed.
+/// The protocol's own Python client, where it is installed, or where the variable
+/// `SJAIL_TEST_MCP_PYTHON` names a Python that has it.
 fn the_official_client_is_served(scene: &Scene) -> Verdict {
     scene.needs(&["python3"])?;
+    let python = std::env::var("SJAIL_TEST_MCP_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let there = scene
-        .host("python3")
+        .host(&python)
         .args(["-c", "import mcp.client.stdio"])
         .output()?;
     if there.code() != Some(0) {
@@ -363,28 +372,60 @@ fn the_official_client_is_served(scene: &Scene) -> Verdict {
     let script = scene.file(
         "client.py",
         r#"
-import asyncio, os, sys
+import anyio, os, sys
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
-async def main():
-    server = StdioServerParameters(command=sys.argv[1], args=["mcp"], env=dict(os.environ))
+def of(thing, *names):
+    # Two spellings: the package's second version has its own.
+    return next(getattr(thing, name) for name in names if hasattr(thing, name))
+def said(result):
+    return of(result, "structured_content", "structuredContent")
+async def main(words):
+    server = StdioServerParameters(command=sys.argv[1], args=["mcp", *words], env=dict(os.environ))
     async with stdio_client(server) as (read, write):
         async with ClientSession(read, write) as session:
             hello = await session.initialize()
-            print(hello.serverInfo.name, "sandbox_check" in hello.instructions)
-            print(len((await session.list_tools()).tools))
-            check = await session.call_tool("sandbox_check", {"command": "rm -rf /tmp/*"})
-            print(check.isError, check.structuredContent["risk_level"])
-            run = await session.call_tool("sandbox_exec", {"command": "echo hi"})
-            print(run.isError, run.structuredContent["stdout"].strip())
-asyncio.run(main())
+            tools = [tool.name for tool in (await session.list_tools()).tools]
+            print(of(hello, 'server_info', 'serverInfo').name, "sandbox_check" in hello.instructions, len(tools))
+            if words:
+                print("sandbox_queue_approve" in tools)
+                return
+            async def call(name, **arguments):
+                return await session.call_tool(name, arguments)
+            check = await call("sandbox_check", command="rm -rf /tmp/*")
+            print(of(check, 'is_error', 'isError'), said(check)["risk_level"])
+            run = await call("sandbox_exec", command="echo hi")
+            print(of(run, 'is_error', 'isError'), said(run)["stdout"].strip())
+            asked = await call("sandbox_exec", command="rm -rf build")
+            print(said(asked)["status"], said(asked)["approval"]["id"][:4])
+            long = await call("sandbox_exec", command="head -c 3000000 /dev/zero | tr '\\0' x")
+            print(said(long)["truncated"], len(said(long)["stdout"]) <= 1 << 20)
+            told = anyio.Event()
+            async def progress(done, total, message):
+                told.set()
+            async with anyio.create_task_group() as group:
+                async def sleep():
+                    await session.call_tool("sandbox_exec", {"command": "sleep 600", "timeout": 600000}, progress_callback=progress)
+                group.start_soon(sleep)
+                await told.wait()
+                group.cancel_scope.cancel()
+            print(said(await call("run_code", language="bash", code="echo code"))["output"])
+            try:
+                await call("sandbox_queue_approve", id="x")
+            except Exception:
+                print("not there")
+for words in ([], ["--operator"]):
+    anyio.run(main, words)
 "#,
     )?;
     scene
-        .host("python3")
+        .host(&python)
         .args([script, scene.program("sjail")])
         .output()?
         .succeeds()?
-        .stdout_is("sjail True\n10\nFalse dangerous\nFalse hi\n")?;
+        .stdout_is(
+            "sjail True 10\nFalse dangerous\nFalse hi\npending cmd_\nTrue True\ncode\nnot there\n\
+             sjail True 14\nTrue\n",
+        )?;
     Ok(())
 }
