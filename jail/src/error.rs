@@ -268,6 +268,9 @@ pub enum Error {
     /// Nothing to run.
     #[error("there is no command to run: sjail run [options] -- PROGRAM ARG…")]
     NoCommand,
+    /// Nothing to check.
+    #[error("there is nothing to check: sjail check 'LINE', or sjail check -- PROGRAM ARG…")]
+    NothingToCheck,
     /// No such program in the jail.
     #[error("{}: not found in the jail. Programs are looked for in the jail's own PATH; --ro FOLDER shows one that is elsewhere", program.display())]
     NotFound {

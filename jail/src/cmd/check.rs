@@ -86,7 +86,7 @@ pub fn run(words: &[OsString]) -> Result<u8, Failure> {
     }
     let typed = match args.line {
         Some(line) => Typed::Line(line),
-        None if args.command.is_empty() => return Err(Error::NoCommand.into()),
+        None if args.command.is_empty() => return Err(Error::NothingToCheck.into()),
         None => Typed::Argv(args.command),
     };
     let (line, decision) = judge.judge(&typed, &judge.context, Asking::Policy);

@@ -22,7 +22,10 @@ pub(crate) enum Touch {
 /// Adds the effect of touching a path, and what follows from where it points.
 pub(crate) fn touch(draft: &mut Draft, touch: Touch, given: &Given, target: Target) {
     let place = target.place;
-    let (risk, says) = judge(touch, place, given);
+    let (risk, says) = match touch {
+        Touch::Read if is_key_folder(&target) => (Risk::Dangerous, "Reads keys or passwords"),
+        _ => judge(touch, place, given),
+    };
     let action = match touch {
         Touch::Read => Action::Reads(target),
         Touch::Write | Touch::Append | Touch::Attributes | Touch::AttributesTree => {
@@ -68,6 +71,14 @@ pub(crate) fn touch(draft: &mut Draft, touch: Touch, given: &Given, target: Targ
             given.span,
         );
     }
+}
+
+/// A folder that holds nothing but keys, or all of it.
+fn is_key_folder(target: &Target) -> bool {
+    let path = target.resolved.as_deref().unwrap_or(&target.typed);
+    let path = path.trim_end_matches('*').trim_end_matches('/');
+    let last = path.rsplit('/').next().unwrap_or_default();
+    matches!(last, ".ssh" | ".gnupg" | ".aws" | ".password-store")
 }
 
 fn grave_on_its_own(place: Place) -> bool {

@@ -232,6 +232,10 @@ pub(crate) fn source(act: &mut Act<'_, '_>) -> Flow {
     };
     if !file.exact && file.content.is_none() {
         act.draft.raise(Risk::Normal);
+        if file.text.starts_with('$') && !file.text.contains('/') {
+            act.judge
+                .opaque("Runs a file that is only known when it runs", file.span);
+        }
     }
     act.role(Role::Read, &file);
     match &flow.text {

@@ -173,12 +173,6 @@ pub(crate) fn tee(act: &mut Act<'_, '_>) -> Flow {
     stdin
 }
 
-/// A folder that is kept for keys alone.
-fn holds_keys(path: &str) -> bool {
-    let last = path.rsplit('/').next().unwrap_or_default();
-    matches!(last, ".ssh" | ".gnupg" | ".aws" | ".password-store")
-}
-
 /// `tar` and its kin: creating reads the positionals, extracting writes below a folder.
 pub(crate) fn tar(act: &mut Act<'_, '_>) -> Flow {
     describe_base(act);
@@ -212,11 +206,6 @@ pub(crate) fn tar(act: &mut Act<'_, '_>) -> Flow {
             act.touch(Touch::Read, &path);
             let target = act.target(&path);
             private |= place::is_private(&target, act.judge.context);
-            if target.resolved.as_deref().is_some_and(holds_keys) {
-                let says = "Reads keys or passwords";
-                act.draft
-                    .effect(Action::Notes, Risk::Dangerous, says, path.span);
-            }
         }
         let from = if private {
             Sources::FILE.with(Sources::SECRET)

@@ -14,6 +14,7 @@ mod roles;
 mod run;
 mod script;
 mod search;
+mod secrets;
 mod service;
 mod table;
 mod unknown;
@@ -64,7 +65,9 @@ pub(crate) fn judge(
     install::note_client(&mut act);
     builtin::subscripts(&mut act);
     url::lookup(&mut act);
+    script::pager(&mut act);
     let flow = handle(&mut act);
+    let flow = secrets::marked(&act, flow);
     if act.reading.modifiers.has(Modifiers::CALM) {
         act.draft.calm();
     }

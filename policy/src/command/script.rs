@@ -252,6 +252,24 @@ pub(crate) fn sql(act: &mut Act<'_, '_>) -> Flow {
     output(act)
 }
 
+/// `less +!cmd`: a pager's own command, which may be a shell's.
+pub(crate) fn pager(act: &mut Act<'_, '_>) {
+    if !matches!(act.draft.program.name.as_str(), "less" | "more" | "most") {
+        return;
+    }
+    let commands: Vec<Given> = act
+        .args
+        .iter()
+        .filter_map(|word| Some(word.part(word.text.trim_start_matches('+').strip_prefix('!')?)))
+        .filter(|command| !command.text.is_empty())
+        .take(8)
+        .collect();
+    for command in commands {
+        act.draft.raise(Risk::Normal);
+        act.shell_text(&command);
+    }
+}
+
 /// SQL and the small commands of its clients.
 pub(crate) fn statements(
     judge: &mut Judge<'_>,
