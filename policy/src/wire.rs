@@ -83,6 +83,7 @@ mod tests {
                 c::AUDIT_PRUNE,
                 c::POLICY_STATUS,
                 c::REGISTER_SESSION,
+                c::SESSIONS,
                 c::STOP
             ]
         );

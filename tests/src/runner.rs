@@ -244,6 +244,10 @@ fn run_job(job: &Job<'_>, ground: &Path, binaries: &Binaries) -> io::Result<Outc
             .env("LOGNAME", account)
             .env("LANG", "C.UTF-8")
             .env("TERM", "xterm");
+        // Where a Python with the protocol's own client is.
+        if let Some(python) = std::env::var_os("SJAIL_TEST_MCP_PYTHON") {
+            command.env("SJAIL_TEST_MCP_PYTHON", python);
+        }
         command.uid(uid.as_raw()).gid(gid.as_raw());
     }
     let detach = || {
