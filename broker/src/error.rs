@@ -44,6 +44,9 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
+    /// systemd gives no group for limits.
+    #[error("systemd gives no group for limits: {0}")]
+    Scope(String),
     /// The database refuses.
     #[error("cannot {act} in the audit database: {source}")]
     Database {

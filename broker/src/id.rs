@@ -11,6 +11,14 @@ pub fn request() -> Result<String> {
     random("cmd_", 6)
 }
 
+/// Whether a name has the form of a request's.
+pub fn is_request(name: &str) -> bool {
+    name.strip_prefix("cmd_").is_some_and(|letters| {
+        (1..=RUN_LETTERS).contains(&letters.len())
+            && letters.bytes().all(|byte| ALPHABET.contains(&byte))
+    })
+}
+
 /// A run's name; long enough to be the only one without looking.
 pub fn run() -> Result<String> {
     random(RUN, RUN_LETTERS)

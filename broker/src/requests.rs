@@ -34,6 +34,7 @@ use crate::introspect::unknown_method;
 use crate::notify;
 use crate::outcome;
 use crate::queue::request;
+use crate::scope;
 use crate::server::Visit;
 use crate::service::{Failure, parameters};
 use crate::submit;
@@ -58,6 +59,7 @@ pub async fn answer(visit: &mut Visit, call: Call) -> Result<(), Failure> {
         wire::STATUS => status(visit, parameters(&call)?).await,
         wire::OUTCOME => tell_outcome(visit, parameters(&call)?).await,
         wire::ASK_HOST => hosts::ask(visit, parameters(&call)?).await,
+        wire::GROUP => scope::answer(visit, parameters(&call)?).await,
         wire::ATTACH => attach(visit, parameters(&call)?).await,
         _ => {
             let (name, parameters) = unknown_method(visit.door, &call.method);

@@ -15,6 +15,7 @@ use sjail_policy::wire::request::{
 use crate::channel::ToJail;
 use crate::client::{self, Client, Desk, Trouble};
 use crate::error::Error;
+use crate::limits::scope::Scope;
 use crate::net::ask::Asker;
 use crate::question;
 use crate::report::{Report, say};
@@ -253,6 +254,14 @@ impl Permission {
             *output = self.redactor.redact(output.as_bytes()).into();
         }
         client::tell(&mut self.inquiry.client, &told)
+    }
+
+    /// Who can be asked for a group that holds its limits.
+    pub fn scope(&self) -> Scope {
+        Scope {
+            desk: self.inquiry.client.desk().clone(),
+            run: self.run.id.clone(),
+        }
     }
 
     /// Who can be asked about the hosts that the command reaches.

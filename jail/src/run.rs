@@ -23,6 +23,7 @@ use crate::error::Error;
 use crate::inside;
 use crate::judge::{Judge, Typed};
 use crate::layout::{self, Asked, Host, Layout, Observation, Release};
+use crate::limits::scope::Scope;
 use crate::limits::{Limits, Wanted};
 use crate::net::Filtered;
 use crate::outcome::Outcome;
@@ -239,6 +240,7 @@ fn jailed(
         recorder: Recorder::default(),
         tracer: args.trace.then(|| Tracer::new(&plan)),
         network: Filtered::of(&plan, permission.as_deref().map(Permission::asker)),
+        scope: permission.as_deref().map(Permission::scope),
         gate: permission.map(Gate::new),
     };
     let again = account.clone();
@@ -341,6 +343,8 @@ struct Guards<'a> {
     recorder: Recorder,
     tracer: Option<Tracer<'a>>,
     network: Option<Filtered<'a>>,
+    /// Who is asked for a group where none can be made.
+    scope: Option<Scope>,
     gate: Option<Gate<'a>>,
 }
 
@@ -393,6 +397,7 @@ fn confine(
         &Wanted::of(&plan.limits),
         report.id().as_str(),
         &mut |folder| note.add(report.id(), Leftover::Group(folder.to_owned())),
+        guards.scope.as_ref(),
     );
     if !limits.unheld().is_empty() {
         report.unheld(plan, limits.unheld())?;

@@ -144,7 +144,7 @@ fn group() -> Entry {
         ..plan::Limits::default()
     });
     let id = format!("doctor{}", std::process::id());
-    let limits = Limits::prepare(&wanted, &id, &mut |_| Ok(()));
+    let limits = Limits::prepare(&wanted, &id, &mut |_| Ok(()), None);
     let report = limits.report();
     let means = report.memory.map(|memory| memory.by);
     let pids = report.pids.map(|pids| pids.by);

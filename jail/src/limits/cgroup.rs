@@ -138,6 +138,14 @@ impl Group {
         cgroup_v1::Group::create(v1, id, note).map(Group::V1)
     }
 
+    /// Whether it has a controller.
+    pub fn has(&self, controller: Controller) -> bool {
+        match self {
+            Group::V2(group) => group.has(controller),
+            Group::V1(group) => group.has(controller),
+        }
+    }
+
     /// Sets one limit and says by what means it is now held.
     pub fn limit(&mut self, knob: Knob, value: u64) -> Result<Means, Error> {
         match self {

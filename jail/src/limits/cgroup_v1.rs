@@ -92,6 +92,11 @@ impl Group {
         Ok(group)
     }
 
+    /// Whether it has a controller.
+    pub fn has(&self, controller: Controller) -> bool {
+        self.controllers.contains(&controller)
+    }
+
     /// Sets one limit.
     pub fn limit(&mut self, knob: Knob, value: u64) -> Result<(), Error> {
         match knob {

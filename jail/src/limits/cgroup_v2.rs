@@ -150,6 +150,11 @@ impl Group {
         })
     }
 
+    /// Whether it has a controller.
+    pub fn has(&self, controller: Controller) -> bool {
+        self.controllers.contains(&controller)
+    }
+
     /// Sets one limit.
     pub fn limit(&mut self, knob: Knob, value: u64) -> Result<(), Error> {
         let controller = knob.controller();

@@ -17,6 +17,7 @@ pub mod cgroup;
 pub mod cgroup_v1;
 pub mod cgroup_v2;
 pub mod rlimits;
+pub mod scope;
 pub mod watchdog;
 
 use std::os::fd::BorrowedFd;
@@ -27,6 +28,7 @@ use sjail_policy::plan;
 
 use cgroup::{Controller, Group};
 use rlimits::Rlimits;
+use scope::Scope;
 
 /// A limit as the plan has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -178,12 +180,43 @@ pub fn machine_memory() -> Option<u64> {
     Some(value(SysconfVar::_PHYS_PAGES)? * value(SysconfVar::PAGE_SIZE)?)
 }
 
+/// A group that sjail makes by itself, or else in a scope.
+fn grouped(
+    needs: &[Controller],
+    id: &str,
+    note: &mut cgroup::Noted<'_>,
+    scope: Option<&Scope>,
+) -> Result<Group, String> {
+    let own = Group::create(needs, id, note);
+    // systemd hands no disks to users: for their sake it need not be asked.
+    let short = needs.iter().any(|need| {
+        *need != Controller::Io && !own.as_ref().is_ok_and(|group| group.has(*need))
+    });
+    let Some(scope) = scope.filter(|_| short) else {
+        return own.map_err(|error| error.to_string());
+    };
+    match (scope.enter(), own) {
+        (Ok(()), own) => {
+            drop(own);
+            Group::create(needs, id, note).map_err(|error| error.to_string())
+        }
+        (Err(_), Ok(own)) => Ok(own),
+        (Err(why), Err(error)) => Err(format!("{error}; {why}")),
+    }
+}
+
 impl Limits {
     /// Chooses the means for each limit and makes the control group if one is
     /// needed. `id` names the group. Limits that nobody can hold are in
     /// [`Limits::unheld`]; the caller refuses, or goes on if it was told to. `note` is
-    /// told of every folder before it is made.
-    pub fn prepare(wanted: &Wanted, id: &str, note: &mut cgroup::Noted<'_>) -> Limits {
+    /// told of every folder before it is made. Where sjail may make no group by itself,
+    /// systemd is asked for one, if there is a `scope` to ask for.
+    pub fn prepare(
+        wanted: &Wanted,
+        id: &str,
+        note: &mut cgroup::Noted<'_>,
+        scope: Option<&Scope>,
+    ) -> Limits {
         let mut needs = Vec::new();
         if wanted.memory.asked().is_some() {
             needs.push(Controller::Memory);
@@ -200,9 +233,9 @@ impl Limits {
         let (group, why) = if needs.is_empty() {
             (None, String::new())
         } else {
-            match Group::create(&needs, id, note) {
+            match grouped(&needs, id, note, scope) {
                 Ok(group) => (Some(group), String::new()),
-                Err(error) => (None, error.to_string()),
+                Err(why) => (None, why),
             }
         };
         Limits::with_group(wanted, group, &why)

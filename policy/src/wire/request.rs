@@ -23,6 +23,8 @@ pub const STATUS: &str = "io.sjail.Broker.Status";
 pub const OUTCOME: &str = "io.sjail.Broker.Outcome";
 /// Ask a person whether a command that runs may reach a host.
 pub const ASK_HOST: &str = "io.sjail.Broker.AskHost";
+/// Give the caller a control group of its own, for the limits of a run.
+pub const GROUP: &str = "io.sjail.Broker.Group";
 /// Add what a preview found to a request that waits.
 pub const ATTACH: &str = "io.sjail.Broker.Attach";
 
@@ -413,6 +415,21 @@ pub enum HostVerdict {
     Always,
     /// It may not, or nobody answered in time.
     No,
+}
+
+/// Parameters of [`GROUP`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    /// The run, which names the group.
+    pub run: String,
+}
+
+/// The reply to [`GROUP`]: the caller stands in the group now, and may divide it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grouped {
+    /// systemd's name for it.
+    pub unit: String,
 }
 
 /// Parameters of [`ATTACH`].
