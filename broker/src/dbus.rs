@@ -169,7 +169,11 @@ pub struct Bus {
 impl Bus {
     /// Connects; the greeting goes out with the first messages.
     pub async fn connect(socket: &Path, uid: u32) -> io::Result<Bus> {
-        let hex: String = uid.to_string().bytes().map(|b| format!("{b:02x}")).collect();
+        let hex: String = uid
+            .to_string()
+            .bytes()
+            .map(|b| format!("{b:02x}"))
+            .collect();
         Ok(Bus {
             stream: UnixStream::connect(socket).await?,
             serial: 0,

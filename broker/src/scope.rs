@@ -160,7 +160,9 @@ fn put_question(bus: &mut Bus, way: &Way, unit: &str, pid: pid_t) -> u32 {
             };
             bus.call(daemon("Hello", ""), &Body::default());
             let mut rule = Body::default();
-            rule.text("type='signal',interface='org.freedesktop.systemd1.Manager',member='JobRemoved'");
+            rule.text(
+                "type='signal',interface='org.freedesktop.systemd1.Manager',member='JobRemoved'",
+            );
             bus.call(daemon("AddMatch", "s"), &rule);
             Some(SYSTEMD)
         }

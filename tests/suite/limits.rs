@@ -5,6 +5,8 @@ use std::fs;
 use nix::sys::signal::Signal;
 use sjail_tests::{Identity, Scene, Test, Verdict, leftovers::Snapshot, tests, wait};
 
+use crate::desk::Desk;
+
 pub fn suite() -> Vec<Test> {
     let mut all = tests![
         memory_of_one_process,
@@ -28,6 +30,7 @@ pub fn suite() -> Vec<Test> {
         nothing_inside_raises_a_limit,
         the_callers_lower_limits_stay,
         the_result_says_who_holds_what,
+        systemd_gives_a_login_session_a_group,
         the_status_descriptor_gets_the_result,
         the_supervisor_stays_small,
         an_idle_jail_does_not_spin,
@@ -430,6 +433,37 @@ fn the_result_says_who_holds_what(scene: &Scene) -> Verdict {
         "{asked:#}"
     );
     Ok(())
+}
+
+/// From wherever the tests were started: a group can be made there, or systemd gives one.
+fn systemd_gives_a_login_session_a_group(scene: &Scene) -> Verdict {
+    let uid = nix::unistd::getuid();
+    let manager = format!("/run/user/{uid}/systemd/private");
+    if !fs::exists("/run/systemd/system")? || !fs::exists(manager)? {
+        return scene.skip("no systemd runs for this account");
+    }
+    let desk = Desk::at(scene);
+    let run = desk.sjail([
+        "run", "--json", "--memory", "96M", "--pids", "64", "--cpu", "50%", "--", "true",
+    ])?;
+    let result = run.succeeds()?.json()?;
+    for limit in ["memory", "pids", "cpu"] {
+        let held = &result["isolation"]["limits"][limit]["by"];
+        assert_eq!(held, "cgroup-v2", "{limit}: {result:#}");
+    }
+    scene.needs(&["python3"])?;
+    let run = desk.sjail(["run", "--memory", "96M", "--", "python3", "-c", &hog(400)])?;
+    run.stderr_has("out of memory")?.lacks("held")?;
+    // systemd clears away what is empty.
+    let none_left = || {
+        let units = scene
+            .host("systemctl")
+            .env("XDG_RUNTIME_DIR", format!("/run/user/{uid}"))
+            .args(["--user", "list-units", "--all", "--plain", "sjail-run_*"])
+            .output();
+        units.is_ok_and(|units| !units.stdout.contains(".scope"))
+    };
+    wait::until_true("no scope is left", none_left)
 }
 
 fn the_status_descriptor_gets_the_result(scene: &Scene) -> Verdict {

@@ -9,7 +9,11 @@ use sjail_policy::plan;
 use sjail_policy::size::Size;
 
 use super::Entry;
+use crate::caller::Account;
+use crate::client::Desk;
+use crate::limits::scope::Scope;
 use crate::limits::{Limits, Means, Wanted};
+use crate::result::RunId;
 use crate::sys::landlock::kernel_abi;
 use crate::sys::{capability, namespace, process};
 
@@ -143,8 +147,12 @@ fn group() -> Entry {
         pids: Some(512),
         ..plan::Limits::default()
     });
-    let id = format!("doctor{}", std::process::id());
-    let limits = Limits::prepare(&wanted, &id, &mut |_| Ok(()), None);
+    let id = RunId::fresh();
+    let scope = Scope {
+        desk: Desk::own(&Account::own()),
+        run: id.as_str().to_owned(),
+    };
+    let limits = Limits::prepare(&wanted, id.as_str(), &mut |_| Ok(()), Some(&scope));
     let report = limits.report();
     let means = report.memory.map(|memory| memory.by);
     let pids = report.pids.map(|pids| pids.by);

@@ -189,9 +189,9 @@ fn grouped(
 ) -> Result<Group, String> {
     let own = Group::create(needs, id, note);
     // systemd hands no disks to users: for their sake it need not be asked.
-    let short = needs.iter().any(|need| {
-        *need != Controller::Io && !own.as_ref().is_ok_and(|group| group.has(*need))
-    });
+    let short = needs
+        .iter()
+        .any(|need| *need != Controller::Io && !own.as_ref().is_ok_and(|group| group.has(*need)));
     let Some(scope) = scope.filter(|_| short) else {
         return own.map_err(|error| error.to_string());
     };
