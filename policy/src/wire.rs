@@ -51,6 +51,7 @@ mod tests {
                 r::STATUS,
                 r::OUTCOME,
                 r::ASK_HOST,
+                r::GROUP,
                 r::ATTACH
             ]
         );
