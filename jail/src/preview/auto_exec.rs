@@ -174,10 +174,9 @@ const SKIPPED: [&str; 8] = [
 /// a run that took some time, and not without end.
 pub fn touched(workspace: &Path, cwd: &Path, began: (i64, i64), took: Duration) -> Vec<Touched> {
     let mut found = BTreeSet::new();
-    for top in [workspace, cwd] {
-        if top.starts_with(workspace) {
-            at_top(top, began, &mut found);
-        }
+    at_top(workspace, began, &mut found);
+    if cwd != workspace && cwd.starts_with(workspace) {
+        at_top(cwd, began, &mut found);
     }
     if took >= SHORT {
         below(workspace, began, &mut found);
