@@ -20,7 +20,7 @@ use crate::mounts;
 use crate::seccomp;
 use crate::spawn::{End, Start, Streams};
 use crate::step::{At, Failure, Step};
-use crate::sys::clone::{Stack, borrowing_memory};
+use crate::sys::clone::{Stack, beside, borrowing_memory};
 use crate::sys::file::{self, FileId};
 use crate::sys::{capability, net, notify, process, tty};
 use crate::verify;
@@ -60,10 +60,18 @@ impl Child<'_> {
         setsid().at(Step::ParentDeath)?;
 
         map_ids(layout).at(Step::IdMap)?;
-        if layout.network != NetworkSpace::Host {
-            net::loopback_up().at(Step::Loopback)?;
-        }
-        let outside = mounts::enter(&layout.root)?;
+        let (outside, network) = match layout.network {
+            NetworkSpace::Own => {
+                let before = verify::network_namespace().at(Step::VerifyNamespace)?;
+                let outside = with_own_network(stack, || mounts::enter(&layout.root))?;
+                (outside, Some(before))
+            }
+            NetworkSpace::Filtered => {
+                net::loopback_up().at(Step::Loopback)?;
+                (mounts::enter(&layout.root)?, None)
+            }
+            NetworkSpace::Host => (mounts::enter(&layout.root)?, None),
+        };
         enter_working_folder(layout)?;
         let pty = self.open_pty().at(Step::Terminal)?;
 
@@ -74,6 +82,7 @@ impl Child<'_> {
             None => process::exit_now(1),
         }
         let group = verify::cgroup_namespace().at(Step::VerifyNamespace)?;
+        let before = verify::Before { group, network };
         process::new_cgroup_namespace().at(Step::CgroupNamespace)?;
         process::set_host_name(&layout.host_name).at(Step::HostName)?;
         layout.limits.apply().at(Step::Limits)?;
@@ -86,7 +95,7 @@ impl Child<'_> {
         }
         seccomp::load().at(Step::Seccomp)?;
 
-        verify::all(layout, &outside, group)?;
+        verify::all(layout, &outside, &before)?;
         drop(outside);
 
         let program = exec::open(&layout.program)?;
@@ -240,6 +249,20 @@ impl Command<'_> {
         }
         Ok(())
     }
+}
+
+/// Has the jail's network made by a process beside us while we do something else, and
+/// enters it.
+fn with_own_network<R>(
+    stack: &mut Stack,
+    meanwhile: impl FnOnce() -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    let making = net::Making::default();
+    let (result, ended) = beside(stack, &making, meanwhile).at(Step::NetworkNamespace)?;
+    let result = result?;
+    ended.at(Step::NetworkNamespace)?;
+    making.enter().at(Step::NetworkNamespace)?;
+    Ok(result)
 }
 
 /// Our own uid and gid mean the same inside; supplementary groups cannot be changed.

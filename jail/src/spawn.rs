@@ -119,7 +119,8 @@ pub fn spawn(
 }
 
 /// The namespaces of every jail. The cgroup namespace comes later: made here it would be
-/// rooted where the supervisor is, not in the limits group.
+/// rooted where the supervisor is, not in the limits group. So does a network that nobody
+/// has to reach from outside: it takes longest, and pid 1 has it made while it mounts.
 fn namespaces(network: NetworkSpace) -> u64 {
     let always = libc::CLONE_NEWUSER
         | libc::CLONE_NEWNS
@@ -127,8 +128,8 @@ fn namespaces(network: NetworkSpace) -> u64 {
         | libc::CLONE_NEWIPC
         | libc::CLONE_NEWUTS;
     let flags = match network {
-        NetworkSpace::Own | NetworkSpace::Filtered => always | libc::CLONE_NEWNET,
-        NetworkSpace::Host => always,
+        NetworkSpace::Filtered => always | libc::CLONE_NEWNET,
+        NetworkSpace::Own | NetworkSpace::Host => always,
     };
     flags as u32 as u64
 }
@@ -149,12 +150,12 @@ fn handle(pid: Pid, name: &'static str) -> Result<OwnedFd, Error> {
     .map_err(|errno| Error::Handle { name, errno })
 }
 
-/// Claims only what is so: each namespace of the jail is another than ours. (The cgroup
-/// namespace is the child's own affair, see [`crate::verify`].)
+/// Claims only what is so: each namespace of the jail is another than ours. (Those that
+/// pid 1 makes itself are its own affair, see [`crate::verify`].)
 fn all_differ(pid: Pid, network: NetworkSpace) -> Result<(), Error> {
     let names: &[&'static str] = match network {
-        NetworkSpace::Own | NetworkSpace::Filtered => &["user", "mnt", "pid", "ipc", "uts", "net"],
-        NetworkSpace::Host => &["user", "mnt", "pid", "ipc", "uts"],
+        NetworkSpace::Filtered => &["user", "mnt", "pid", "ipc", "uts", "net"],
+        NetworkSpace::Own | NetworkSpace::Host => &["user", "mnt", "pid", "ipc", "uts"],
     };
     for name in names {
         let id = |whose: &str| {

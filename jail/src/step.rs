@@ -11,6 +11,8 @@ pub enum Step {
     ParentDeath = 1,
     /// `/proc/self/setgroups`, `uid_map`, `gid_map`.
     IdMap,
+    /// A network namespace of the jail's own.
+    NetworkNamespace,
     /// Bring the loopback interface up.
     Loopback,
     /// Make every mount of the new namespace private.
@@ -97,9 +99,10 @@ pub enum Step {
 
 impl Step {
     /// Every step, in order; also the way back from the number on the wire.
-    pub const ALL: [Step; 43] = [
+    pub const ALL: [Step; 44] = [
         Step::ParentDeath,
         Step::IdMap,
+        Step::NetworkNamespace,
         Step::Loopback,
         Step::Private,
         Step::OpenSource,

@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
+use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 /// Linux's number; the libc crate's constant is too narrow for it.
@@ -95,4 +96,52 @@ pub fn borrowing_memory<T>(
         )
     };
     Errno::result(pid).map(Pid::from_raw)
+}
+
+/// What a process beside ours does. It shares our memory, and errno with it: it makes
+/// system calls and nothing else, and allocates nothing.
+pub trait Work: Sync {
+    /// Does it.
+    fn work(&self) -> nix::Result<()>;
+}
+
+/// Has `work` done by a process that shares our memory and descriptors (`CLONE_VM |
+/// CLONE_FILES`) while we go on with `meanwhile`, and waits for it: what we came to, and
+/// how it ended.
+pub fn beside<W: Work, R>(
+    stack: &mut Stack,
+    work: &W,
+    meanwhile: impl FnOnce() -> R,
+) -> nix::Result<(R, nix::Result<()>)> {
+    extern "C" fn enter<W: Work>(work: *mut libc::c_void) -> i32 {
+        // SAFETY: the pointer is `work` below, which outlives this process: it is waited for.
+        let work = unsafe { &*work.cast::<W>() };
+        match work.work() {
+            Ok(()) => 0,
+            Err(errno) => errno as i32,
+        }
+    }
+    let top = stack.0.as_mut_ptr_range().end;
+    // SAFETY: `top` is the 16-byte aligned end of a live buffer used by nobody else; it and
+    // `work` stay until the process has been waited for, which happens before we return.
+    let pid = unsafe {
+        libc::clone(
+            enter::<W>,
+            top.cast(),
+            libc::CLONE_VM | libc::CLONE_FILES | libc::SIGCHLD,
+            (&raw const *work).cast_mut().cast(),
+        )
+    };
+    let pid = Errno::result(pid).map(Pid::from_raw)?;
+    let result = meanwhile();
+    let ended = loop {
+        match waitpid(pid, None) {
+            Ok(WaitStatus::Exited(_, 0)) => break Ok(()),
+            Ok(WaitStatus::Exited(_, errno)) => break Err(Errno::from_raw(errno)),
+            Ok(_) => break Err(Errno::EIO),
+            Err(Errno::EINTR) => {}
+            Err(errno) => break Err(errno),
+        }
+    };
+    Ok((result, ended))
 }
