@@ -11,8 +11,9 @@ use sjail_policy::show::inert;
 use super::{Failure, print, print_json, read};
 use crate::caller::{Account, State as Folders};
 use crate::exit::Exit;
-use crate::preview::commit::{self, Choice};
-use crate::preview::journal::Force;
+use crate::preview::commit::{self, Choice, Phase};
+use crate::preview::ground::Force;
+use crate::preview::reach;
 use crate::preview::record::{Record, State};
 use crate::preview::show::{self, Ink, grouped};
 use crate::preview::store::{self, Store};
@@ -154,10 +155,14 @@ pub fn commit(words: &[OsString]) -> Result<u8, Failure> {
         force: force(args.force),
     };
     let mut progress = Progress::new();
-    let done = commit::commit(&held, &mut record, &choice, &mut |step, total| {
-        progress.step(step, total);
-    })?;
+    let done = reach::over_own_files(|| {
+        commit::recover(&held, &mut record)?;
+        commit::commit(&held, &mut record, &choice, &mut |phase, step, total| {
+            progress.step(phase, step, total);
+        })
+    });
     progress.end();
+    let done = done?;
     if args.json {
         let kept: Vec<_> = done
             .kept_out
@@ -198,7 +203,15 @@ pub fn discard(words: &[OsString]) -> Result<u8, Failure> {
 pub fn undo(words: &[OsString]) -> Result<u8, Failure> {
     let args: IdArgs = read(words)?;
     let (held, mut record) = store().take(&args.id)?;
-    let steps = commit::undo(&held, &mut record, force(args.force))?;
+    let mut progress = Progress::new();
+    let force = force(args.force);
+    let steps = reach::over_own_files(|| {
+        commit::undo(&held, &mut record, force, &mut |phase, step, total| {
+            progress.step(phase, step, total);
+        })
+    });
+    progress.end();
+    let steps = steps?;
     print(&format!(
         "took {} back in {} steps; it can be committed again\n",
         record.id,
@@ -251,10 +264,15 @@ impl Progress {
         }
     }
 
-    fn step(&mut self, step: usize, total: usize) {
+    fn step(&mut self, phase: Phase, step: usize, total: usize) {
         if self.is_shown && step.is_multiple_of(1000) {
+            let what = match phase {
+                Phase::Look => "comparing with the host",
+                Phase::Commit => "committing",
+                Phase::Undo => "taking back",
+            };
             let (step, total) = (grouped(step as u64), grouped(total as u64));
-            let _ = write!(std::io::stderr(), "\rcommitting: {step} of {total} steps");
+            let _ = write!(std::io::stderr(), "\r\x1b[K{what}: {step} of {total}");
             self.said += 1;
         }
     }

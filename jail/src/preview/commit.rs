@@ -1,17 +1,20 @@
-//! Keeping what a preview showed: the list of changes turned into steps, and the steps done
-//! as a whole or taken back as a whole.
+//! Keeping what a preview showed: as a whole, or not at all.
+//!
+//! [`super::planner`] turns the list of changes into steps, which are written down before
+//! the first is done; [`super::ground`] does them. Whatever stops it in between, whoever
+//! comes next finishes it, or takes it back.
 
-use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::beneath::{Beneath, Kind, kind};
-use super::entry::{Act as Change, Entry};
-use super::journal::{self, Act, Force, Look, Step, Writer};
-use super::layer::{Fate, Home};
-use super::record::{self, Held, Record, State};
+use super::beneath::{Kind, kind};
+use super::ground::Force;
+use super::journal::{self, Act, Step};
+use super::layer::Fate;
+use super::planner::Planner;
+use super::record::{Held, Record, State};
 use super::room::{self, Room};
-use super::walk::{Count, unchanged};
+use super::walk::Count;
 use super::{Error, next_tick};
 
 /// What of a preview is committed.
@@ -41,8 +44,19 @@ pub struct Conflict {
     pub why: String,
 }
 
-/// Called with the number of steps done and their total.
-pub type Progress<'a> = &'a mut dyn FnMut(usize, usize);
+/// What is being done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Comparing with the host, and copying where the layer is on another file system.
+    Look,
+    /// Doing the steps.
+    Commit,
+    /// Taking them back.
+    Undo,
+}
+
+/// Called with how much of what is done, and of how much.
+pub type Progress<'a> = &'a mut dyn FnMut(Phase, usize, usize);
 
 /// Commits what was chosen.
 pub fn commit(
@@ -51,37 +65,65 @@ pub fn commit(
     choice: &Choice,
     progress: Progress<'_>,
 ) -> Result<Done, Error> {
+    let id = record.id.clone();
     let failed = |source| Error::Commit {
-        id: record.id.clone(),
+        id: id.clone(),
         source,
     };
-    let mut rooms = open(held.path(), record).map_err(failed)?;
-    let planned = Planner::new(held.path(), record, choice)
-        .and_then(|mut planner| planner.run(&mut rooms).map(|()| planner));
-    let planner = match planned {
-        Ok(planner) if planner.conflicts.is_empty() => planner,
-        Ok(planner) => {
-            abandon(rooms);
-            return Err(Error::Conflicts {
-                id: record.id.clone(),
-                conflicts: planner.conflicts,
+    let planned = plan(held, record, choice, progress);
+    let (rooms, done) = match planned {
+        Ok(planned) => planned,
+        Err(stop) => {
+            // Nothing was done yet; what is left of it goes when somebody looks next.
+            let _ = depart(held, record);
+            return Err(match stop {
+                Stop::Io(source) => failed(source),
+                Stop::Conflicts(conflicts) => Error::Conflicts { id, conflicts },
             });
         }
-        Err(source) => {
-            abandon(rooms);
-            return Err(failed(source));
-        }
     };
+    forward(held, record, rooms, choice.force, progress)?;
+    Ok(done)
+}
+
+/// Why a commit does not begin.
+enum Stop {
+    Io(io::Error),
+    Conflicts(Vec<Conflict>),
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Stop {
+        Stop::Io(error)
+    }
+}
+
+/// Everything up to the point from which it is finished or taken back.
+fn plan(
+    held: &Held,
+    record: &mut Record,
+    choice: &Choice,
+    progress: Progress<'_>,
+) -> Result<(Vec<Option<Room>>, Done), Stop> {
+    held.reserve()?;
+    let mut rooms = open(held, record)?;
+    let mut planner = Planner::new(held.path(), record, choice)?;
+    planner.run(&mut rooms, progress)?;
+    if !planner.conflicts.is_empty() {
+        return Err(Stop::Conflicts(planner.conflicts));
+    }
     let done = Done {
         steps: planner.journal.count,
         kept_out: planner.kept_out,
     };
-    planner.journal.close().map_err(failed)?;
+    planner.journal.close()?;
     record.state = State::Committing;
     record.began = Some(next_tick());
-    held.write(record).map_err(failed)?;
-    forward(held, record, rooms, choice.force, progress)?;
-    Ok(done)
+    if let Err(error) = held.write(record) {
+        record.state = State::Pending;
+        return Err(error.into());
+    }
+    Ok((rooms, done))
 }
 
 /// Finishes a commit whose journal stands; takes it back if that cannot be done.
@@ -92,33 +134,33 @@ fn forward(
     force: Force,
     progress: Progress<'_>,
 ) -> Result<(), Error> {
+    let id = record.id.clone();
     let failed = |source| Error::Commit {
-        id: record.id.clone(),
+        id: id.clone(),
         source,
     };
-    let total = journal::read(held.path()).map_err(failed)?.count();
     let mut walk = || -> io::Result<()> {
+        let total = journal::read(held.path())?.count();
         for (number, step) in journal::read(held.path())?.enumerate() {
             let step = step?;
             let room = room_of(&rooms, &step)?;
             room.ground
                 .forward(number, &step, force)
                 .map_err(|error| named(&step, record, error))?;
-            progress(number + 1, total);
+            progress(Phase::Commit, number + 1, total);
+        }
+        for room in rooms.iter().flatten() {
+            room.bring_home()?;
         }
         Ok(())
     };
     if let Err(source) = walk() {
-        let why = failed(source);
-        backward(held, record, rooms, Force::No)?;
-        return Err(why);
-    }
-    for room in rooms.into_iter().flatten() {
-        room.leave().map_err(failed)?;
+        backward(held, record, rooms, Force::No, progress)?;
+        return Err(failed(source));
     }
     record.state = State::Committed;
     record.committed = Some(next_tick());
-    held.write(record).map_err(failed)
+    settle(held, record).map_err(failed)
 }
 
 /// Takes a commit back, from whatever step it has reached.
@@ -127,96 +169,114 @@ fn backward(
     record: &mut Record,
     rooms: Vec<Option<Room>>,
     force: Force,
+    progress: Progress<'_>,
 ) -> Result<(), Error> {
+    let id = record.id.clone();
     let failed = |source| Error::Undo {
-        id: record.id.clone(),
+        id: id.clone(),
         source,
     };
     record.state = State::Undoing;
     held.write(record).map_err(failed)?;
-    let walk = || -> io::Result<()> {
-        let steps: Vec<Step> = journal::read(held.path())?.collect::<io::Result<_>>()?;
-        for (number, step) in steps.iter().enumerate().rev() {
-            let room = room_of(&rooms, step)?;
+    let mut walk = || -> io::Result<()> {
+        let total = journal::read(held.path())?.count();
+        for step in journal::read_back(held.path())? {
+            let (number, step) = step?;
+            let room = room_of(&rooms, &step)?;
             room.way(step.path.as_path())?;
             room.ground
-                .backward(number, step, force)
-                .map_err(|error| named(step, record, error))?;
+                .backward(number, &step, force)
+                .map_err(|error| named(&step, record, error))?;
+            progress(Phase::Undo, total - number, total);
         }
-        for step in steps.iter().rev() {
-            room_of(&rooms, step)?.ground.time_again(step)?;
+        for step in journal::read_back(held.path())? {
+            let (_, step) = step?;
+            room_of(&rooms, &step)?.ground.time_again(&step)?;
         }
         Ok(())
     };
     walk().map_err(failed)?;
-    abandon(rooms);
+    for room in rooms.into_iter().flatten() {
+        room.drop_backups();
+    }
     record.state = State::Pending;
     let ended = next_tick();
     if let Some(began) = record.began.take() {
         record.own.push((began, ended));
     }
     record.committed = None;
-    held.write(record).map_err(failed)
+    settle(held, record).map_err(failed)
 }
 
 /// Finishes what a killed sjail has begun.
 pub fn recover(held: &Held, record: &mut Record) -> Result<(), Error> {
-    let opened = |record: &Record| {
-        open(held.path(), record).map_err(|source| Error::Commit {
-            id: record.id.clone(),
-            source,
-        })
-    };
+    let id = record.id.clone();
+    let failed = |source| Error::Commit { id, source };
+    let silent: Progress<'_> = &mut |_, _, _| {};
     match record.state {
-        State::Pending => {
-            for layer in &record.layers {
-                room::clear(layer, &record.id);
-            }
-            Ok(())
-        }
-        State::Committed => Ok(()),
+        State::Pending | State::Committed => depart(held, record).map_err(failed),
         State::Committing => {
-            let rooms = opened(record)?;
-            forward(held, record, rooms, Force::No, &mut |_, _| {})
+            let rooms = open(held, record).map_err(failed)?;
+            forward(held, record, rooms, Force::No, silent)
         }
         State::Undoing => {
-            let rooms = opened(record)?;
-            backward(held, record, rooms, Force::No)
+            let rooms = open(held, record).map_err(failed)?;
+            backward(held, record, rooms, Force::No, silent)
         }
     }
 }
 
 /// Takes a finished commit back: the host is as it was, the preview pending again.
-pub fn undo(held: &Held, record: &mut Record, force: Force) -> Result<usize, Error> {
+pub fn undo(
+    held: &Held,
+    record: &mut Record,
+    force: Force,
+    progress: Progress<'_>,
+) -> Result<usize, Error> {
+    let id = record.id.clone();
     let failed = |source| Error::Undo {
-        id: record.id.clone(),
+        id: id.clone(),
         source,
     };
-    let (State::Committed, Some(committed)) = (record.state, record.committed) else {
-        return Err(Error::NotCommitted {
-            id: record.id.clone(),
-        });
+    let (State::Committed | State::Undoing, Some(committed)) = (record.state, record.committed)
+    else {
+        return Err(Error::NotCommitted { id });
     };
-    let rooms = open(held.path(), record).map_err(failed)?;
-    let mut conflicts = Vec::new();
-    let mut count = 0;
-    for step in journal::read(held.path()).map_err(failed)? {
-        let step = step.map_err(failed)?;
-        count += 1;
-        if force == Force::No {
-            conflicts.extend(changed_since(&rooms, &step, committed).map_err(failed)?);
-        }
+    if record.state == State::Undoing {
+        recover(held, record)?;
+        return journal::read(held.path()).map(Iterator::count).map_err(failed);
     }
-    if !conflicts.is_empty() {
-        for room in rooms.into_iter().flatten() {
-            room.leave().map_err(failed)?;
+    let mut look = || -> Result<(Vec<Option<Room>>, usize), Stop> {
+        held.reserve()?;
+        let rooms = open(held, record)?;
+        let mut conflicts = Vec::new();
+        let mut count = 0;
+        for step in journal::read(held.path())? {
+            let step = step?;
+            count += 1;
+            if force == Force::No {
+                conflicts.extend(changed_since(&rooms, &step, committed)?);
+            }
         }
-        return Err(Error::Conflicts {
-            id: record.id.clone(),
-            conflicts,
-        });
-    }
-    backward(held, record, rooms, force)?;
+        if !conflicts.is_empty() {
+            return Err(Stop::Conflicts(conflicts));
+        }
+        for room in rooms.iter().flatten() {
+            room.fetch()?;
+        }
+        Ok((rooms, count))
+    };
+    let (rooms, count) = match look() {
+        Ok(ready) => ready,
+        Err(stop) => {
+            let _ = depart(held, record);
+            return Err(match stop {
+                Stop::Io(source) => failed(source),
+                Stop::Conflicts(conflicts) => Error::Conflicts { id, conflicts },
+            });
+        }
+    };
+    backward(held, record, rooms, force, progress)?;
     Ok(count)
 }
 
@@ -253,21 +313,52 @@ fn changed_since(
     })
 }
 
-fn open(preview: &Path, record: &Record) -> io::Result<Vec<Option<Room>>> {
-    record
-        .layers
-        .iter()
-        .enumerate()
+/// Opens the room of every layer. Where one must lie in the host's folder, that folder's
+/// time is written down first.
+fn open(held: &Held, record: &mut Record) -> io::Result<Vec<Option<Room>>> {
+    let mut is_noted = false;
+    for (number, layer) in record.layers.iter_mut().enumerate() {
+        if layer.fate == Fate::Kept && layer.time.is_none() {
+            layer.time = room::time_abroad(held.path(), number, layer)?;
+            is_noted |= layer.time.is_some();
+        }
+    }
+    if is_noted {
+        held.write(record)?;
+    }
+    let layers = record.layers.iter().enumerate();
+    layers
         .map(|(number, layer)| match layer.fate {
-            Fate::Kept => Room::open(preview, number, layer, &record.id).map(Some),
+            Fate::Kept => Room::open(held.path(), number, layer, &record.id).map(Some),
             Fate::Dropped => Ok(None),
         })
         .collect()
 }
 
-fn abandon(rooms: Vec<Option<Room>>) {
-    for room in rooms.into_iter().flatten() {
-        room.abandon();
+/// Writes down what has become of it, and leaves the host's folders.
+fn settle(held: &Held, record: &mut Record) -> io::Result<()> {
+    for layer in &mut record.layers {
+        if layer.time.is_some() {
+            layer.time = Some(room::time_of(layer.host.as_path())?);
+        }
+    }
+    held.write(record)?;
+    depart(held, record)
+}
+
+/// Takes our folders out of the host's, whose times stay.
+fn depart(held: &Held, record: &mut Record) -> io::Result<()> {
+    let mut was_there = false;
+    for layer in &mut record.layers {
+        if let Some(time) = layer.time.take() {
+            room::depart(layer, &record.id, time);
+            was_there = true;
+        }
+    }
+    held.release();
+    match was_there {
+        true => held.write(record),
+        false => Ok(()),
     }
 }
 
@@ -285,213 +376,4 @@ fn named(step: &Step, record: &Record, error: io::Error) -> io::Error {
         .map(|layer| layer.host.as_path());
     let path = host.unwrap_or(Path::new("")).join(step.path.as_path());
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-}
-
-/// Turns the list of changes into steps.
-struct Planner<'a> {
-    folder: &'a Path,
-    record: &'a Record,
-    choice: &'a Choice,
-    uppers: Vec<Option<Beneath>>,
-    /// New folders of which only a part is committed.
-    split: HashSet<(usize, PathBuf)>,
-    journal: Writer,
-    /// Permissions and times of folders come last: what is put in them changes them.
-    last: Vec<Step>,
-    conflicts: Vec<Conflict>,
-    kept_out: Vec<(PathBuf, String)>,
-}
-
-impl<'a> Planner<'a> {
-    fn new(folder: &'a Path, record: &'a Record, choice: &'a Choice) -> io::Result<Planner<'a>> {
-        let mut split = HashSet::new();
-        for entry in record::entries(folder)? {
-            let entry = entry?;
-            let full = full(record, &entry);
-            let is_part =
-                entry.within && (entry.kept_out.is_some() || choice.paths.contains(&full));
-            if is_part {
-                for above in entry.path.as_path().ancestors().skip(1) {
-                    split.insert((entry.layer, above.to_owned()));
-                }
-            }
-        }
-        let open = |(number, layer): (usize, &super::layer::Layer)| match layer.fate {
-            Fate::Kept => Home::of(folder, number).open().map(Some),
-            Fate::Dropped => Ok(None),
-        };
-        let layers = record.layers.iter().enumerate();
-        Ok(Planner {
-            folder,
-            record,
-            choice,
-            uppers: layers.map(open).collect::<io::Result<_>>()?,
-            split,
-            journal: Writer::begin(folder)?,
-            last: Vec::new(),
-            conflicts: Vec::new(),
-            kept_out: Vec::new(),
-        })
-    }
-
-    fn run(&mut self, rooms: &mut [Option<Room>]) -> io::Result<()> {
-        for entry in record::entries(self.folder)? {
-            let entry = entry?;
-            self.one(&entry, rooms)?;
-        }
-        // The deepest first, so that none changes the time of one that is done.
-        self.last.sort_by(|a, b| b.path.cmp(&a.path));
-        for step in std::mem::take(&mut self.last) {
-            self.journal.add(&step)?;
-        }
-        Ok(())
-    }
-
-    fn one(&mut self, entry: &Entry, rooms: &mut [Option<Room>]) -> io::Result<()> {
-        let path = entry.path.as_path();
-        let full = full(self.record, entry);
-        let is_split = self.split.contains(&(entry.layer, path.to_owned()));
-        let chosen = self.choice.paths.is_empty()
-            || self.choice.paths.iter().any(|path| full.starts_with(path));
-        // A folder above that goes as a whole takes it along.
-        let above = path.parent().map(|above| (entry.layer, above.to_owned()));
-        if entry.within && !above.is_some_and(|above| self.split.contains(&above)) {
-            return Ok(());
-        }
-        if !(chosen || is_split && self.leads(&full)) {
-            return Ok(());
-        }
-        if let Some(why) = &entry.kept_out {
-            self.kept_out.push((full, why.clone()));
-            return Ok(());
-        }
-        let Some(Some(room)) = rooms.get_mut(entry.layer) else {
-            return Ok(());
-        };
-        let Some(Some(upper)) = self.uppers.get(entry.layer) else {
-            return Ok(());
-        };
-        let host = &room.ground.host;
-        let now = host.stat(path)?;
-        if let Some(why) = self.conflict(entry, host, now.as_ref())? {
-            if entry.act != Change::Touched {
-                self.conflicts.push(Conflict { path: full, why });
-            }
-            return Ok(());
-        }
-        let step = |act| Step {
-            layer: entry.layer,
-            path: entry.path.clone(),
-            act,
-        };
-        match (entry.act, now) {
-            (Change::Deleted, None) => {}
-            (Change::Deleted, Some(now)) => {
-                self.journal.add(&step(Act::Take { old: now.st_ino }))?;
-            }
-            (Change::Changed | Change::Touched, _) => {
-                let set = step(Act::Set {
-                    old: Some(Look::of(host, path)?),
-                    new: Look::of(upper, path)?.at(entry.mtime),
-                });
-                match entry.kind {
-                    Kind::Folder => self.last.push(set),
-                    _ => self.journal.add(&set)?,
-                }
-            }
-            (Change::Created, None) if is_split => {
-                self.journal.add(&step(Act::MakeFolder))?;
-                self.last.push(step(Act::Set {
-                    old: None,
-                    new: Look::of(upper, path)?.at(entry.mtime),
-                }));
-            }
-            (_, now) => {
-                if room.is_guest() {
-                    room.stage(upper, path)?;
-                } else {
-                    clean(upper, path)?;
-                }
-                let new = room.ground.stage.stat(path)?;
-                let new = new.ok_or_else(|| io::Error::other("the layer is not complete"))?;
-                self.journal.add(&step(Act::Put {
-                    new: new.st_ino,
-                    over: now.map(|now| now.st_ino),
-                }))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether a chosen path lies below this one.
-    fn leads(&self, full: &Path) -> bool {
-        self.choice.paths.iter().any(|path| path.starts_with(full))
-    }
-
-    /// How the host differs from what the preview saw, if it does.
-    fn conflict(
-        &self,
-        entry: &Entry,
-        host: &Beneath,
-        now: Option<&nix::sys::stat::FileStat>,
-    ) -> io::Result<Option<String>> {
-        let path = entry.path.as_path();
-        if host.parent(path).is_err() && !path.as_os_str().is_empty() && !entry.within {
-            return Ok(Some("its folder is no longer there".to_owned()));
-        }
-        if self.choice.force == Force::Yes {
-            return Ok(None);
-        }
-        let why = match (entry.act, now, &entry.base) {
-            (Change::Created, Some(_), _) => "was made on the host since the preview",
-            (Change::Created, None, _) | (Change::Deleted, None, _) => return Ok(None),
-            (_, None, _) => "was deleted on the host since the preview",
-            (Change::Changed | Change::Touched, Some(now), Some(base))
-                if entry.kind == Kind::Folder =>
-            {
-                match kind(now) == Kind::Folder && base.mode == now.st_mode {
-                    true => return Ok(None),
-                    false => "has other permissions on the host since the preview",
-                }
-            }
-            (_, Some(now), Some(base)) if unchanged(host, path, base, now, &self.record.own)? => {
-                return Ok(None);
-            }
-            _ => "was changed on the host since the preview began",
-        };
-        Ok(Some(why.to_owned()))
-    }
-}
-
-fn full(record: &Record, entry: &Entry) -> PathBuf {
-    let host = record
-        .layers
-        .get(entry.layer)
-        .map(|layer| layer.host.as_path());
-    let host = host.unwrap_or(Path::new("/"));
-    match entry.path.is_empty() {
-        true => host.to_owned(),
-        false => host.join(entry.path.as_path()),
-    }
-}
-
-/// Takes an overlay's own notes off everything that leaves the layer.
-fn clean(upper: &Beneath, path: &Path) -> io::Result<()> {
-    let Some(stat) = upper.stat(path)? else {
-        return Ok(());
-    };
-    if kind(&stat) == Kind::Whiteout {
-        let (folder, name) = upper.parent(path)?;
-        let flags = nix::unistd::UnlinkatFlags::NoRemoveDir;
-        return Ok(nix::unistd::unlinkat(&folder, name.as_c_str(), flags)?);
-    }
-    if kind(&stat) != Kind::Link {
-        upper.strip(path)?;
-    }
-    if kind(&stat) == Kind::Folder {
-        for name in upper.names(path)? {
-            clean(upper, &path.join(name))?;
-        }
-    }
-    Ok(())
 }

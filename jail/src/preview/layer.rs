@@ -24,6 +24,9 @@ pub struct Layer {
     /// The one file of the folder that is writable, where it is not the whole folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only: Option<ByteString>,
+    /// When the host's folder was last changed, while one of ours lies in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<(i64, i64)>,
 }
 
 /// How changes are kept from the host.

@@ -5,7 +5,10 @@
 //! - [`walk`] compares a layer with the host, [`entry`] is what it finds, [`record`] where
 //!   it is written down; [`store`] finds it again.
 //! - [`show`] and [`diff`] tell people.
-//! - [`commit`] turns the list into steps, [`journal`] does them, or takes them back.
+//! - [`commit`] applies the list, as a whole or not at all: [`planner`] turns it into
+//!   steps, [`journal`] holds them, [`ground`] does them and takes them back, [`room`] is
+//!   where they are staged.
+//! - [`reach`] opens what is the caller's own, whatever its permissions say.
 
 pub mod auto_exec;
 pub mod beneath;
@@ -13,9 +16,13 @@ pub mod commit;
 pub mod diff;
 pub mod entry;
 pub mod fallback;
+pub mod ground;
 pub mod journal;
 pub mod layer;
+pub mod look;
 pub mod names;
+pub mod planner;
+pub mod reach;
 pub mod record;
 pub mod renames;
 pub mod room;
@@ -143,6 +150,18 @@ pub enum Error {
         /// How large.
         why: String,
     },
+}
+
+impl Error {
+    /// Whether permissions were in the way.
+    pub fn is_closed_door(&self) -> bool {
+        match self {
+            Error::Look(source) | Error::Commit { source, .. } | Error::Undo { source, .. } => {
+                source.kind() == io::ErrorKind::PermissionDenied
+            }
+            _ => false,
+        }
+    }
 }
 
 fn conflicts_in_words(id: &str, conflicts: &[Conflict]) -> String {
@@ -287,6 +306,7 @@ impl Preview {
             means,
             fate,
             only: None,
+            time: None,
         };
         if !folder {
             let name = host.file_name().unwrap_or_default();
@@ -339,10 +359,8 @@ impl Preview {
 
     /// Compares every layer with the host and writes down what is found.
     pub fn finish(self, plan: &Plan, run: Ran) -> Result<Made, Error> {
-        let mut totals = Totals::default();
-        let mut findings = Vec::new();
-        self.compare(plan, &mut totals, &mut findings)
-            .map_err(Error::Look)?;
+        let (totals, findings) =
+            reach::over_own_files(|| self.compare(plan).map_err(Error::Look))?;
         let mut record = Record {
             id: self.id.clone(),
             command: run.command,
@@ -369,12 +387,8 @@ impl Preview {
         })
     }
 
-    fn compare(
-        &self,
-        plan: &Plan,
-        totals: &mut Totals,
-        findings: &mut Vec<Finding>,
-    ) -> io::Result<()> {
+    fn compare(&self, plan: &Plan) -> io::Result<(Totals, Vec<Finding>)> {
+        let (mut totals, mut findings) = (Totals::default(), Vec::new());
         let guarded = Guarded::of(plan);
         let quarantine = Quarantine::new(&self.sandbox, &self.id);
         let court = Court {
@@ -391,10 +405,10 @@ impl Preview {
             }
             home.drop_scratch();
             let (upper, lower) = (home.open()?, Beneath::open(layer.host.as_path())?);
-            let mut list = renames::List::new(&mut out, totals, &upper, &lower);
+            let mut list = renames::List::new(&mut out, &mut totals, &upper, &lower);
             let mut sink = |entry: Entry| list.add(entry);
             let mut judge = |config: &Path| {
-                if let Err(error) = court.config(config, b"", findings) {
+                if let Err(error) = court.config(config, b"", &mut findings) {
                     findings.push(Finding::noted(config, error.to_string()));
                 }
             };
@@ -412,7 +426,8 @@ impl Preview {
             .run()?;
             list.finish()?;
         }
-        out.flush()
+        out.flush()?;
+        Ok((totals, findings))
     }
 }
 

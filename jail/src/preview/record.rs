@@ -169,6 +169,11 @@ impl Totals {
 const RECORD: &str = "preview.json";
 const ENTRIES: &str = "changes.jsonl";
 const LOCK: &str = "lock";
+const RESERVE: &str = "reserve";
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
+}
 
 /// The folder of one preview, locked: whoever holds this is alone with it.
 #[derive(Debug)]
@@ -207,7 +212,21 @@ impl Held {
 
     /// Writes the record; it is there as a whole or not at all.
     pub fn write(&self, record: &Record) -> io::Result<()> {
-        write_whole(&self.path.join(RECORD), &serde_json::to_vec(record)?)
+        let (path, bytes) = (self.path.join(RECORD), serde_json::to_vec(record)?);
+        match write_whole(&path, &bytes) {
+            Err(error) if is_full(&error) && self.release() => write_whole(&path, &bytes),
+            done => done,
+        }
+    }
+
+    /// Sets room aside: how far a commit is can be written down on a full disk, too.
+    pub fn reserve(&self) -> io::Result<()> {
+        write_whole(&self.path.join(RESERVE), &[0; 64 << 10])
+    }
+
+    /// Gives that room up, if there is any.
+    pub fn release(&self) -> bool {
+        fs::remove_file(self.path.join(RESERVE)).is_ok()
     }
 
     /// Starts the list of changes.

@@ -130,9 +130,14 @@ impl<'a> List<'a> {
             (Kind::File, Kind::File) => {
                 (1..=COMPARED).contains(&new.size)
                     && old.old_size == new.size
-                    && self.hash_of(self.lower, from) == self.hash_of(self.upper, to)
+                    && self.hash_of(self.lower, from).is_some_and(|hash| {
+                        self.hash_of(self.upper, to).as_deref() == Some(hash.as_str())
+                    })
             }
-            (Kind::Link, Kind::Link) => self.lower.link(from).ok() == self.upper.link(to).ok(),
+            (Kind::Link, Kind::Link) => {
+                let (old, new) = (self.lower.link(from), self.upper.link(to));
+                old.is_ok_and(|old| new.is_ok_and(|new| old == new))
+            }
             (Kind::Folder, Kind::Folder) => {
                 let mut count = Count::default();
                 count.add(self.upper, to);

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use super::beneath::Beneath;
 use super::fallback;
-use super::journal::Ground;
+use super::ground::Ground;
 use super::layer::{Home, Layer, remove_tree};
 use crate::sys::statx::mount_id;
 
@@ -51,18 +51,8 @@ impl Room {
             });
         }
         let guest = guest(layer, id);
-        let time = time_of(layer.host.as_path())?;
         make(&guest.join("stage"))?;
         make(&guest.join("backup"))?;
-        fallback::times(layer.host.as_path(), time)?;
-        // What an earlier commit has carried home comes back, to be taken back.
-        for entry in fs::read_dir(&backup)? {
-            let entry = entry?;
-            let to = guest.join("backup").join(entry.file_name());
-            if fs::symlink_metadata(&to).is_err() {
-                carry(&entry.path(), &to)?;
-            }
-        }
         Ok(Room {
             ground: Ground {
                 host,
@@ -111,8 +101,9 @@ impl Room {
         }
     }
 
-    /// Carries the backups home and leaves the host's folder.
-    pub fn leave(self) -> io::Result<()> {
+    /// Copies the backups home. Each is there as a whole or not at all, and those in the
+    /// host's folder count until the commit does.
+    pub fn bring_home(&self) -> io::Result<()> {
         let Some(guest) = &self.guest else {
             return Ok(());
         };
@@ -120,43 +111,59 @@ impl Room {
             let entry = entry?;
             let to = self.backup.join(entry.file_name());
             if fs::symlink_metadata(&to).is_err() {
-                carry(&entry.path(), &to)?;
+                let draft = self.backup.join("draft");
+                remove_any(&draft);
+                carry(&entry.path(), &draft)?;
+                fs::rename(&draft, &to)?;
             }
         }
-        remove_guest(guest);
         Ok(())
     }
 
-    /// Leaves without backups.
-    pub fn abandon(self) {
-        if let Some(guest) = &self.guest {
-            remove_guest(guest);
+    /// Copies the backups of a finished commit back beside their targets.
+    pub fn fetch(&self) -> io::Result<()> {
+        let Some(guest) = &self.guest else {
+            return Ok(());
+        };
+        for entry in fs::read_dir(&self.backup)? {
+            let entry = entry?;
+            carry(&entry.path(), &guest.join("backup").join(entry.file_name()))?;
         }
+        Ok(())
+    }
+
+    /// What was replaced is in its place again.
+    pub fn drop_backups(self) {
         remove_tree(&self.backup);
     }
 }
 
-/// Removes a folder that a killed commit has left in the host's before its journal stood.
-pub fn clear(layer: &Layer, id: &str) {
+/// The time of the host's folder, if a folder of ours must come to lie in it.
+pub fn time_abroad(
+    preview: &Path,
+    number: usize,
+    layer: &Layer,
+) -> io::Result<Option<(i64, i64)>> {
+    let host = Beneath::open(layer.host.as_path())?;
+    match is_same_mount(&host, &Home::of(preview, number).open()?)? {
+        true => Ok(None),
+        false => time_of(layer.host.as_path()).map(Some),
+    }
+}
+
+/// Takes our folder out of the host's, whose time becomes this.
+pub fn depart(layer: &Layer, id: &str, time: (i64, i64)) {
     let guest = guest(layer, id);
     let own = fs::symlink_metadata(&guest)
         .is_ok_and(|meta| meta.is_dir() && meta.uid() == nix::unistd::geteuid().as_raw());
     if own {
-        remove_guest(&guest);
+        remove_tree(&guest);
     }
+    let _ = fallback::times(layer.host.as_path(), time);
 }
 
-/// Our folder comes and goes; the time of the folder that it lies in stays.
-fn remove_guest(guest: &Path) {
-    let host = guest.parent().unwrap_or(guest);
-    let time = time_of(host);
-    remove_tree(guest);
-    if let Ok(time) = time {
-        let _ = fallback::times(host, time);
-    }
-}
-
-fn time_of(path: &Path) -> io::Result<(i64, i64)> {
+/// When a folder was last changed.
+pub fn time_of(path: &Path) -> io::Result<(i64, i64)> {
     let meta = fs::symlink_metadata(path)?;
     Ok((meta.mtime(), meta.mtime_nsec()))
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::Error;
 use super::commit;
 use super::layer::{Home, remove_tree};
+use super::reach;
 use super::record::{self, Held, Record, State};
 
 /// Previews are dropped when they are this old, and commits can be taken back as long.
@@ -103,7 +104,7 @@ impl Store {
             // Read again: whoever had it before may have changed it.
             let mut record = record::read(&path).unwrap_or(record);
             let before = record.state;
-            let done = commit::recover(&held, &mut record);
+            let done = reach::over_own_files(|| commit::recover(&held, &mut record));
             match (before, done) {
                 (State::Pending | State::Committed, _) => {}
                 (_, Ok(())) => notes.push(format!(
