@@ -212,6 +212,9 @@ impl Case {
                     run: self.question.run.clone(),
                 },
                 evidence: None,
+                commit: None,
+                apply: None,
+                on_ask: Vec::new(),
             },
             plan: None,
         }

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use serde_json::json;
 use sjail_policy::bytes::ByteString;
 use sjail_policy::classify::{self, Classification, Context};
-use sjail_policy::config::{Mode as Jailed, OnFailure, Origin, Policy, Run, Setting};
+use sjail_policy::config::{Mode as Jailed, OnFailure, Origin, Policy, Preview, Run, Setting};
 use sjail_policy::decide::{self, Action, decide};
 use sjail_policy::plan::{NetworkMode, Plan};
 use sjail_policy::risk::Risk;
@@ -109,6 +109,8 @@ pub struct Settings {
     pub inline: bool,
     /// The command that tells the owner.
     pub on_ask: Vec<String>,
+    /// Whether a command is tried out before somebody is asked.
+    pub preview: Preview,
     /// What happens when the log cannot be written.
     pub on_failure: OnFailure,
 }
@@ -238,7 +240,8 @@ impl Judge {
             agent: submission.agent.clone(),
             session: submission.session.clone(),
         });
-        let mode = match policy.dry_run.value {
+        // What has run in a preview does not run in another one to be kept.
+        let mode = match policy.dry_run.value && submission.commit.is_none() {
             true => Mode::Preview,
             false => Mode::Act,
         };
@@ -372,6 +375,7 @@ impl Settings {
             queue_limit: u64::from(policy.queue_limit.value),
             inline: policy.inline.value,
             on_ask: policy.on_ask.value.clone(),
+            preview: policy.preview.value,
             on_failure: policy.on_failure.value,
         }
     }
@@ -430,6 +434,20 @@ fn needs(place: Place, options: &[ByteString]) -> Vec<String> {
         });
     }
     needs
+}
+
+impl Judgement {
+    /// Whether a preview tells what the command would do: it must be able to do all of it
+    /// in the jail, and on layers.
+    pub fn is_shown_first(&self, place: Place) -> bool {
+        let stays_here = self.plan.network.mode == NetworkMode::None;
+        match self.settings.preview {
+            Preview::Never => false,
+            // What only reads has nothing to show.
+            Preview::Auto => place == Place::Jail && stays_here && self.risk != Risk::Safe,
+            Preview::Always => place == Place::Jail,
+        }
+    }
 }
 
 /// Whether an option says which network there is: a preview has none unless told.

@@ -21,11 +21,16 @@ const SUMMARY: usize = 200;
 
 /// A request waits.
 pub fn asked(command: &[String], stored: &Stored) {
+    let found = stored.body.shown().map(|found| {
+        let found = show::clipped(found.as_bytes(), SUMMARY);
+        format!(" · it {found}")
+    });
     let summary = format!(
-        "sjail: {} wants to run ({}): {} · sjail queue show {}",
+        "sjail: {} wants to run ({}): {}{} · sjail queue show {}",
         stored.body.agent.as_deref().unwrap_or(&stored.body.user),
         stored.body.risk,
         show::clipped(stored.body.redacted.command.as_bytes(), SUMMARY),
+        found.unwrap_or_default(),
         stored.id
     );
     run(command, &summary, &stored.id, stored.body.risk);

@@ -17,8 +17,9 @@
 //! what a preview found           io.sjail.Broker.Attach
 //!   {"id": Waiting.id, "evidence": {…}}     → {}
 //!   By the process that submitted, while the request waits, once, 64 KiB at most;
-//!   `sjail queue show` prints it as the requester's word, the answer's record keeps
-//!   its hash.
+//!   `summary` (a sentence) and `changes` (lines) are shown as the requester's word,
+//!   `preview` and `digest` name what "apply what I saw" keeps; the answer's record
+//!   holds the hash of all of it.
 //! ```
 
 use std::path::Path;
@@ -190,6 +191,7 @@ async fn attach(visit: &mut Visit, what: wire::Attach) -> Result<(), Failure> {
     match result {
         Ok(stored) => {
             visit.service.tell(&stored);
+            crate::notify::asked(&stored.body.on_ask, &stored);
             visit.connection.reply(&serde_json::json!({})).await?;
             Ok(())
         }

@@ -17,14 +17,14 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
-use crate::audit::record::{Entry, Event};
+use crate::audit::record::{Entry, Event, Hash};
 use crate::binding::{kin, twin};
 use crate::error::{Error, Result};
 use crate::id;
 use crate::judge::{Judgement, Mode, Verdict};
 use crate::notify;
 use crate::peer::Home;
-use crate::process;
+use crate::process::{self, ProcessId};
 use crate::queue::answer::{RunNote, Taken, begin_run, take};
 use crate::queue::permit::{self, Used, Whereabouts};
 use crate::queue::request::{self, Asked, Body, New, Redacted, Stored, Subject};
@@ -255,6 +255,7 @@ impl Case {
             binding: None,
             approval: None,
             preview: None,
+            apply: None,
             notices: self.judgement.notices.clone(),
         }
     }
@@ -441,9 +442,10 @@ async fn put_in_queue(
         && visit.peer.home == Home::Host
         && visit.peer.terminal.is_some()
         && circle.len() == 1;
+    let is_shown_first = case.is_shown_first(place);
     let new = New {
         uid,
-        twin: twin(uid, binding),
+        twin: case.twin(uid, binding),
         ttl: judgement.settings.ttl,
         limit: judgement.settings.queue_limit,
         entry: case.entry(visit, Event::Decision),
@@ -472,6 +474,12 @@ async fn put_in_queue(
             always: judgement.always.clone(),
             subject: Subject::Command,
             evidence: None,
+            commit: case.submission.commit.clone(),
+            apply: None,
+            on_ask: match is_shown_first {
+                true => judgement.settings.on_ask.clone(),
+                false => Vec::new(),
+            },
         },
         plan: Some(plan),
     };
@@ -508,12 +516,40 @@ async fn put_in_queue(
         }
         Queued::Asked(Asked::New(stored)) => {
             visit.service.tell(&stored);
-            notify::asked(&judgement.settings.on_ask, &stored);
+            match is_shown_first {
+                true => notify_late(visit, &stored),
+                false => notify::asked(&judgement.settings.on_ask, &stored),
+            }
             Ok(Put::Waits(stored))
         }
         Queued::Asked(Asked::Same(stored)) => Ok(Put::Waits(stored)),
         Queued::Asked(Asked::Full { waiting }) => Ok(Put::Full { waiting }),
     }
+}
+
+/// So long a preview may take before the owner hears of the question without it.
+const SHOWN_WITHIN: Duration = Duration::from_secs(60);
+
+/// Tells the owner when nobody has told what a preview showed; whoever tells that tells
+/// the owner, too.
+fn notify_late(visit: &Visit, stored: &Stored) {
+    if stored.body.on_ask.is_empty() {
+        return;
+    }
+    let (service, id) = (visit.service.clone(), stored.id.clone());
+    tokio::spawn(async move {
+        tokio::time::sleep(SHOWN_WITHIN).await;
+        let found = service
+            .readers
+            .read(move |connection| request::find(connection, &id))
+            .await;
+        if let Ok(stored) = found
+            && stored.status == RequestStatus::Pending
+            && stored.body.evidence.is_none()
+        {
+            notify::asked(&stored.body.on_ask, &stored);
+        }
+    });
 }
 
 enum Queued {
@@ -529,7 +565,22 @@ impl Case {
         }
     }
 
-    fn waiting(&self, stored: &Stored) -> Waiting {
+    /// Whether the caller is to tell what a preview showed before the owner hears of it.
+    fn is_shown_first(&self, place: Place) -> bool {
+        self.submission.commit.is_some() || self.judgement.is_shown_first(place)
+    }
+
+    /// What identifies the same command asked again; keeping a preview is another thing
+    /// than running its command.
+    fn twin(&self, uid: u32, binding: &Binding) -> Hash {
+        let twin = twin(uid, binding);
+        match &self.submission.commit {
+            Some(preview) => Hash::of(format!("{twin} {preview}").as_bytes()),
+            None => twin,
+        }
+    }
+
+    fn waiting(&self, stored: &Stored, peer: Option<ProcessId>) -> Waiting {
         Waiting {
             id: stored.id.clone(),
             risk: stored.body.risk,
@@ -539,6 +590,10 @@ impl Case {
             changed: stored.body.changed.clone(),
             expires: stored.expires,
             inline: stored.body.inline,
+            wants_preview: stored.body.evidence.is_none()
+                && peer.is_some()
+                && stored.body.requester == peer
+                && self.is_shown_first(stored.body.place),
         }
     }
 
@@ -561,7 +616,7 @@ async fn wait(
     stored: &Stored,
     changes: &mut Receiver<Change>,
 ) -> std::result::Result<Waited, Failure> {
-    let waiting = case.waiting(stored);
+    let waiting = case.waiting(stored, visit.peer.id);
     let patience = case.patience();
     if !case.more || patience.is_zero() {
         visit.connection.reply(&Answer::Pending(waiting)).await?;
@@ -695,6 +750,7 @@ async fn use_approval(
                 run.plan = *plan;
             }
             run.place = stored.body.place;
+            run.apply.clone_from(&stored.body.apply);
             run.binding = Some(binding);
             run.approval = Some(Approval {
                 id: id.to_owned(),

@@ -11,7 +11,7 @@ use clap::Parser;
 use sjail_policy::duration::Duration;
 
 /// Runs a command in a jail.
-#[derive(Debug, Default, Parser)]
+#[derive(Debug, Clone, Default, Parser)]
 #[command(
     name = "sjail run",
     bin_name = "sjail run",

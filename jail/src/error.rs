@@ -420,7 +420,7 @@ impl Error {
             Error::NotFound { .. } | Error::NoInterpreter { .. } => Exit::NotFound,
             Error::NotExecutable { .. } => Exit::NotExecutable,
             Error::Blocked(_) => Exit::Blocked,
-            Error::Preview(crate::preview::Error::NeedsApproval { .. }) => Exit::Blocked,
+            Error::Preview(crate::preview::Error::NotApproved { .. }) => Exit::Blocked,
             Error::Pending(_) | Error::Expired(_) | Error::Drifted { .. } => Exit::Pending,
             Error::OnHost { error, .. } if error.kind() == std::io::ErrorKind::NotFound => {
                 Exit::NotFound

@@ -16,6 +16,7 @@ mod code;
 mod denials;
 mod doctor;
 mod error;
+mod evidence;
 mod exec;
 mod exit;
 mod hook;

@@ -9,12 +9,13 @@ use sjail_policy::plan::{Plan, User, Variable};
 use sjail_policy::redact::Redactor;
 use sjail_policy::wire::PROTOCOL;
 use sjail_policy::wire::request::{
-    Answer, Asking, Binding, Outcome as Told, Place, Run, Submission, Typed, Waiting,
+    Answer, Apply, Asking, Binding, Outcome as Told, Place, Run, Submission, Typed, Waiting,
 };
 
 use crate::channel::ToJail;
 use crate::client::{self, Client, Desk, Trouble};
 use crate::error::Error;
+use crate::evidence::{Source, Tried};
 use crate::limits::scope::Scope;
 use crate::net::ask::Asker;
 use crate::question;
@@ -68,6 +69,8 @@ pub struct Wish {
     pub wait_ms: Option<u64>,
     /// The approval to run under.
     pub approval: Option<String>,
+    /// The preview that is to be kept.
+    pub commit: Option<String>,
 }
 
 /// Submits the command; what does not depend on the answer can be done meanwhile.
@@ -87,6 +90,7 @@ pub fn submit(desk: &Desk, wish: Wish, report: &Report) -> Result<Inquiry, Error
         asking: wish.asking,
         wait_ms: wish.wait_ms,
         approval: wish.approval,
+        commit: wish.commit,
     };
     let mut inquiry = Inquiry {
         client: Client::connect(desk)?,
@@ -103,8 +107,31 @@ pub fn submit(desk: &Desk, wish: Wish, report: &Report) -> Result<Inquiry, Error
 }
 
 impl Inquiry {
-    /// Waits for the answer.
-    pub fn answer(mut self, report: &Report) -> Result<Permission, Error> {
+    /// Waits for the answer. Whoever is asked sees what the command would do.
+    pub fn answer(mut self, report: &Report, source: &Source<'_>) -> Result<Permission, Error> {
+        let mut tried = None;
+        let result = self.answered(report, source, &mut tried);
+        let is_wanted = match &result {
+            Ok(run) => run.apply.is_some(),
+            // It may be answered later.
+            Err(error) => matches!(error, Error::Pending(_)),
+        };
+        if let Some(tried) = tried.filter(|_| !is_wanted) {
+            tried.drop_it();
+        }
+        result.map(|run| Permission {
+            redactor: Redactor::new(&self.submission.env),
+            inquiry: self,
+            run,
+        })
+    }
+
+    fn answered(
+        &mut self,
+        report: &Report,
+        source: &Source<'_>,
+        tried: &mut Option<Tried>,
+    ) -> Result<Box<Run>, Error> {
         loop {
             let answer = match self.client.answer() {
                 Ok(answer) => answer,
@@ -114,20 +141,21 @@ impl Inquiry {
                 }
             };
             match answer {
-                Answer::Run(run) => {
-                    let redactor = Redactor::new(&self.submission.env);
-                    return Ok(Permission {
-                        inquiry: self,
-                        run,
-                        redactor,
-                    });
-                }
+                Answer::Run(run) => return Ok(run),
                 Answer::Waiting(waiting) => {
+                    if let Some(new) = source.lay_out(&waiting, &self.client, report) {
+                        *tried = Some(new);
+                    }
                     wait(&self.client, &waiting, report)?;
                     // Should the broker go away, the question stays.
                     self.submission.approval = Some(waiting.id);
                 }
-                Answer::Pending(waiting) => return Err(Error::Pending(Box::new(waiting))),
+                Answer::Pending(waiting) => {
+                    if let Some(new) = source.lay_out(&waiting, &self.client, report) {
+                        *tried = Some(new);
+                    }
+                    return Err(Error::Pending(Box::new(waiting)));
+                }
                 Answer::Blocked(refusal) | Answer::Rejected(refusal) => {
                     return Err(Error::Blocked(Box::new(refusal)));
                 }
@@ -271,6 +299,11 @@ impl Permission {
             run: self.run.id.clone(),
             token: self.run.token.clone(),
         }
+    }
+
+    /// The preview that is to be kept in place of running it.
+    pub fn apply(&self) -> Option<Apply> {
+        self.run.apply.clone()
     }
 
     /// On what it runs.

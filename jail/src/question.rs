@@ -29,12 +29,16 @@ pub fn put(waiting_on: &Client, waiting: &Waiting) -> Result<(), Error> {
     let shown = control.call(SHOW, &json!({ "id": waiting.id }))?;
     let request = &shown["request"];
     write(&mut terminal, &described(request));
+    let keep = match request["evidence"]["preview"].is_string() {
+        true => "[k]eep what the preview showed · ",
+        false => "",
+    };
     std::thread::sleep(ARMING);
     loop {
         let _ = tcflush(&terminal, FlushArg::TCIFLUSH);
         write(
             &mut terminal,
-            "run it? [o]nce · for an [h]our · [a]lways · [n]o: ",
+            &format!("run it? {keep}[o]nce · for an [h]our · [a]lways · [n]o: "),
         );
         let Some(line) = read_line(&mut terminal, waiting_on) else {
             write(&mut terminal, "\nanswered elsewhere\n");
@@ -42,6 +46,7 @@ pub fn put(waiting_on: &Client, waiting: &Waiting) -> Result<(), Error> {
         };
         let extent = match line.trim().to_ascii_lowercase().as_str() {
             "o" | "once" | "y" | "yes" => json!({}),
+            "k" | "keep" if !keep.is_empty() => json!({ "apply": true }),
             "h" | "hour" => json!({ "seconds": 3600 }),
             "a" | "always" => json!({ "scope": "always" }),
             "n" | "no" => {
@@ -53,11 +58,9 @@ pub fn put(waiting_on: &Client, waiting: &Waiting) -> Result<(), Error> {
         let yes = json!({ "id": waiting.id, "extent": extent });
         match control.call(APPROVE, &yes) {
             Ok(_) => return Ok(()),
-            // Always is not always possible: ask again, with the reason.
-            Err(trouble) if extent["scope"] == "always" => {
-                write(&mut terminal, &format!("{}\n", Error::from(trouble)));
-            }
-            Err(trouble) => return settled(Err(trouble)),
+            // Not every yes is always possible: ask again, with the reason. Whoever was
+            // first has answered; that ends the wait for a line.
+            Err(trouble) => write(&mut terminal, &format!("{}\n", Error::from(trouble))),
         }
     }
 }
@@ -81,6 +84,13 @@ fn described(request: &Value) -> String {
     }
     out.push_str(&format!("  folder   {}\n", inert(&request["cwd"])));
     out.push_str(&format!("  rule     {}\n", inert(&request["rule"])));
+    let evidence = &request["evidence"];
+    if evidence["summary"].is_string() {
+        out.push_str(&format!("  preview  {}\n", inert(&evidence["summary"])));
+    }
+    for line in evidence["changes"].as_array().into_iter().flatten() {
+        out.push_str(&format!("           {}\n", inert(line)));
+    }
     let always = &request["always"];
     out.push_str(&match always["pattern"].as_str() {
         Some(_) => format!("  always   would allow {}\n", inert(&always["widest"])),

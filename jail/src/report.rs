@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::path::PathBuf;
 
 use sjail_policy::decide::Decision;
 use sjail_policy::plan::{Degraded, Plan};
@@ -18,7 +19,7 @@ use crate::limits::{Limits, Unheld};
 use crate::net::record::Entry;
 use crate::outcome::Outcome;
 use crate::preview::auto_exec::Touched;
-use crate::preview::record::Verdict as Judged;
+use crate::preview::record::{Record, Verdict as Judged};
 use crate::preview::show::Ink;
 use crate::preview::{self, Made, Ran};
 use crate::protect::{self, finding::Finding};
@@ -188,6 +189,10 @@ impl Report {
             });
             detail.insert("preview".to_owned(), totals);
         }
+        let auto_exec = self.auto_exec();
+        if !auto_exec.is_empty() {
+            detail.insert("auto_exec".to_owned(), auto_exec.into());
+        }
         match detail.is_empty() {
             true => serde_json::Value::Null,
             false => detail.into(),
@@ -337,6 +342,19 @@ impl Report {
             }
         }
         self.preview = Some(preview::show::object(&made.record));
+    }
+
+    /// What a preview showed is on the host.
+    pub fn kept(&mut self, record: &Record, kept_out: &[(PathBuf, String)]) {
+        for (path, why) in kept_out {
+            let path = show::inert(path.as_os_str().as_encoded_bytes());
+            self.note(&format!("{path} was not committed: it {why}"));
+        }
+        self.note(&format!(
+            "what preview {0} showed is on the host now; to take it back: sjail undo {0}",
+            record.id
+        ));
+        self.preview = Some(preview::show::object(record));
     }
 
     /// The command ran.

@@ -178,6 +178,7 @@ pub fn wish(args: &RunArgs, account: &Account) -> Result<Wish, Error> {
             args.wait.map(sjail_policy::duration::Duration::millis)
         },
         approval: args.approval.clone(),
+        commit: None,
     })
 }
 

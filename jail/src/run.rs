@@ -20,6 +20,7 @@ use crate::cli::RunArgs;
 use crate::client::Desk;
 use crate::denials::{self, Recorder};
 use crate::error::Error;
+use crate::evidence::{self, Said, Source};
 use crate::inside;
 use crate::judge::{Judge, Typed};
 use crate::layout::{self, Asked, Host, Layout, Observation, Release};
@@ -76,7 +77,15 @@ fn attempt(args: &RunArgs, report: &mut Report) -> Result<Outcome, Error> {
         no_other_jail(&wish)?;
     }
     let inquiry = permission::submit(&desk, wish, report)?;
-    let permission = inquiry.answer(report)?;
+    let is_own = args.user.is_none() && args.approval.is_none() && !desk.is_inside();
+    let source = match is_own {
+        true => Source::Command {
+            args,
+            state: State::of(&account).path().to_owned(),
+        },
+        false => Source::Nothing,
+    };
+    let permission = inquiry.answer(report, &source)?;
     permitted(args, account, permission, desk.is_inside(), report)
 }
 
@@ -173,16 +182,23 @@ fn permitted(
     }
     let plan = permission.plan();
     let files = permission.files();
-    let result = match permission.place() {
-        Place::Jail if inside && files == Files::Layers => Err(Error::NoOtherJail {
+    let state = State::of(&account);
+    let said = match args.json {
+        true => Said::Kept,
+        false => Said::Aloud,
+    };
+    let result = match (permission.apply(), permission.place()) {
+        (Some(_), _) if inside => Err(Error::HostFromInside),
+        (Some(kept), _) => evidence::apply(&kept, &mut permission, state.path(), said, report),
+        (None, Place::Jail) if inside && files == Files::Layers => Err(Error::NoOtherJail {
             option: "commands.dry_run".to_owned(),
         }),
-        Place::Host if inside => Err(Error::HostFromInside),
-        Place::Jail if inside => {
+        (None, Place::Host) if inside => Err(Error::HostFromInside),
+        (None, Place::Jail) if inside => {
             bare::run(args, &plan, Ground::AgentsJail, &mut permission, report)
         }
-        Place::Jail => jailed(args, plan, account, report, files, Some(&mut permission)),
-        Place::Host => bare::run(args, &plan, Ground::Host, &mut permission, report),
+        (None, Place::Jail) => jailed(args, plan, account, report, files, Some(&mut permission)),
+        (None, Place::Host) => bare::run(args, &plan, Ground::Host, &mut permission, report),
     };
     let told = match &result {
         Ok(outcome) => Told {

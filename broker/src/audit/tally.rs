@@ -53,11 +53,11 @@ pub fn count(connection: &Connection, record: &Record) -> Result<()> {
 }
 
 /// The decision under which a record counts as one submitted command. An approved
-/// command was counted when it was asked about.
+/// command was counted when it was asked about, and a preview is not yet one.
 fn counted(entry: &Entry) -> Option<&str> {
     let decision = entry.decision.as_deref()?;
     match entry.event {
-        Event::Intent if decision == "approved" => None,
+        Event::Intent if matches!(decision, "approved" | "preview") => None,
         Event::Intent | Event::Decision => Some(decision),
         _ => None,
     }

@@ -38,6 +38,9 @@ pub enum Queue {
     Approve {
         /// The request
         id: String,
+        /// Keep what its preview showed; the command does not run again
+        #[arg(long, conflicts_with_all = ["time", "count", "workspace", "session", "always", "without"])]
+        apply: bool,
         /// Leave out what it asks for: a path, a host, or `network`
         #[arg(long, value_name = "WHAT")]
         without: Vec<std::ffi::OsString>,
@@ -141,6 +144,7 @@ pub fn run(verb: Queue) -> Result<u8> {
         }
         Queue::Approve {
             id,
+            apply,
             without,
             time,
             count,
@@ -163,6 +167,7 @@ pub fn run(verb: Queue) -> Result<u8> {
                     seconds: time.map(|time| time.millis() / 1000),
                     count,
                     scope,
+                    apply,
                 },
                 without: without.into_iter().map(Into::into).collect(),
                 note,
@@ -235,6 +240,11 @@ fn list(client: &mut Client, status: StatusChoice, limit: u32, json: bool) -> Re
         .collect();
     let header = ["ID", "STATUS", "RISK", "AGE", "WHO", "COMMAND"];
     print(&table::lines(&header, &rows))?;
+    for request in &listed.requests {
+        for (name, line) in found(request).into_iter().take(1) {
+            print(&format!("{} {name}: {}\n", request.id, table::text(line)))?;
+        }
+    }
     let left_out = listed
         .total
         .saturating_sub(u64::try_from(rows.len()).unwrap_or(u64::MAX));
@@ -283,11 +293,8 @@ pub fn described(request: &wire::Request) -> String {
     for need in &request.needs {
         field("needs", need);
     }
-    if let Some(evidence) = &request.evidence {
-        let text = serde_json::to_string_pretty(evidence).unwrap_or_default();
-        for line in text.lines() {
-            field("it found", line);
-        }
+    for (name, line) in found(request) {
+        field(name, line);
     }
     field("user", &request.user);
     field("agent", &claim(request.agent.as_deref()));
@@ -332,6 +339,26 @@ pub fn described(request: &wire::Request) -> String {
     out
 }
 
+/// What a preview showed, as the requester tells it: in a sentence, then line by line.
+fn found(request: &wire::Request) -> Vec<(&'static str, &str)> {
+    let Some(evidence) = &request.evidence else {
+        return Vec::new();
+    };
+    let mut lines: Vec<_> = evidence["summary"]
+        .as_str()
+        .map(|summary| ("preview", summary))
+        .into_iter()
+        .collect();
+    for (key, name) in [("changes", "it would"), ("notes", "it notes")] {
+        let all = evidence[key].as_array().into_iter().flatten();
+        lines.extend(all.filter_map(|line| Some((name, line.as_str()?))));
+    }
+    if evidence["preview"].is_string() && request.status == wire::RequestStatus::Pending {
+        lines.push(("to keep it", "sjail queue approve --apply keeps what the preview showed"));
+    }
+    lines
+}
+
 /// A name that the caller typed is said to be one.
 fn claim(name: Option<&str>) -> String {
     name.map(|name| format!("{name} (as it says)"))
@@ -371,6 +398,9 @@ fn watch(client: &mut Client, json: bool) -> Result<u8> {
             request.risk.name(),
             table::command(&request.command)
         ))?;
+        for (name, line) in found(&request).into_iter().take(1) {
+            print(&format!("    {name}: {}\n", table::text(line)))?;
+        }
         if waits {
             print(&format!(
                 "    sjail queue show {0} · approve {0} · reject {0}\n",

@@ -56,7 +56,7 @@ pub fn approve(
     note: Option<&str>,
     now: i64,
 ) -> Result<Stored> {
-    let stored = open_request(ledger, id, by, now)?;
+    let mut stored = open_request(ledger, id, by, now)?;
     // As long as the policy gave the question, the answer has to be used.
     let ttl = stored.expires - stored.created;
     let lasting = extent.seconds.is_some()
@@ -70,6 +70,19 @@ pub fn approve(
             ));
         }
         narrow::leave_out(ledger, &stored, without)?;
+    }
+    if extent.apply || stored.body.commit.is_some() {
+        if lasting || extent.scope == Scope::Always || !without.is_empty() {
+            return Err(Error::Refused(
+                "what a preview showed is kept once: --apply goes with a plain yes".to_owned(),
+            ));
+        }
+        let kept = stored.body.kept();
+        stored.body.apply = Some(kept.ok_or_else(|| {
+            Error::Refused(format!(
+                "there is nothing to apply: no preview has shown what {id} would do"
+            ))
+        })?);
     }
     let is_host = matches!(stored.body.subject, Subject::Host { .. });
     if extent.scope == Scope::Always && !is_host {
@@ -179,6 +192,7 @@ fn answered(
         "note": note,
         "claimed_by": by.claimed,
         "extent": extent,
+        "apply": stored.body.apply,
         "without": without,
         // What lay before whoever answered.
         "evidence": stored.body.evidence.as_ref().map(|shown| Hash::of(shown.to_string().as_bytes()).to_string()),

@@ -6,7 +6,7 @@ use sjail_policy::bytes::ByteString;
 use sjail_policy::plan::Plan;
 use sjail_policy::risk::Risk;
 use sjail_policy::wire::control::{Proposal, Request, RequestStatus};
-use sjail_policy::wire::request::{Binding, Place, Typed};
+use sjail_policy::wire::request::{Apply, Binding, Place, Typed};
 
 use crate::audit::ledger::Ledger;
 use crate::audit::record::{Entry, Event, Hash};
@@ -68,6 +68,31 @@ pub struct Body {
     /// What a preview found, as the requester tells it.
     #[serde(default)]
     pub evidence: Option<serde_json::Value>,
+    /// The preview that is to be kept; nothing is to run.
+    #[serde(default)]
+    pub commit: Option<String>,
+    /// Whoever said yes wants this kept as it was shown.
+    #[serde(default)]
+    pub apply: Option<Apply>,
+    /// The command that tells the owner when a preview has shown what there is to see.
+    #[serde(default)]
+    pub on_ask: Vec<String>,
+}
+
+impl Body {
+    /// What a preview showed, in one sentence.
+    pub fn shown(&self) -> Option<&str> {
+        self.evidence.as_ref()?["summary"].as_str()
+    }
+
+    /// The preview that was shown, if it can be kept.
+    pub fn kept(&self) -> Option<Apply> {
+        let evidence = self.evidence.as_ref()?;
+        Some(Apply {
+            preview: evidence["preview"].as_str()?.to_owned(),
+            digest: evidence["digest"].as_str()?.to_owned(),
+        })
+    }
 }
 
 /// What is asked for.
@@ -506,7 +531,12 @@ impl Stored {
             approver: self.approver.clone(),
             note: self.note.clone(),
             workspace: body.workspace.clone(),
-            evidence: body.evidence.clone().filter(|_| detail == Detail::All),
+            evidence: match detail {
+                Detail::All => body.evidence.clone(),
+                Detail::Short => body
+                    .shown()
+                    .map(|summary| serde_json::json!({ "summary": summary })),
+            },
             binding: (detail == Detail::All).then(|| body.binding.clone()),
             always: if detail == Detail::All {
                 body.always.clone()

@@ -7,17 +7,24 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use sjail_policy::decide::Action;
 use sjail_policy::show::inert;
+use sjail_policy::wire::request::Outcome as Told;
 
 use super::{Failure, print, print_json, read};
 use crate::caller::{Account, State as Folders};
+use crate::cli::RunArgs;
+use crate::client::Desk;
+use crate::evidence::Source;
 use crate::exit::Exit;
-use crate::preview::commit::{self, Choice, Phase};
+use crate::permission::{self, Permission, Wish};
+use crate::preview::commit::{self, Choice, Done, Phase};
 use crate::preview::ground::Force;
 use crate::preview::reach;
 use crate::preview::record::{Record, State};
 use crate::preview::show::{self, Ink, grouped};
 use crate::preview::store::{self, Store};
 use crate::preview::{Error, diff};
+use crate::report::Report;
+use crate::request;
 
 /// Show the previews that are kept.
 #[derive(Debug, Parser)]
@@ -55,6 +62,12 @@ struct CommitArgs {
     /// Write over what has changed on the host since
     #[arg(long)]
     force: bool,
+    /// Do not wait for an approval, where one is needed
+    #[arg(long, conflicts_with = "approval")]
+    no_wait: bool,
+    /// The approval to commit under
+    #[arg(long, value_name = "ID")]
+    approval: Option<String>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -142,14 +155,10 @@ pub fn commit(words: &[OsString]) -> Result<u8, Failure> {
     if record.state == State::Committed {
         return Err(Error::IsCommitted { id: args.id }.into());
     }
-    if record.verdict.action != Action::Execute.name() {
-        return Err(Error::NeedsApproval {
-            id: args.id,
-            command: record.command,
-            why: record.verdict.rule,
-        }
-        .into());
-    }
+    let permission = match record.verdict.action == Action::Execute.name() {
+        true => None,
+        false => Some(agreed(&args, held.path(), &record)?),
+    };
     let choice = Choice {
         paths: absolute(&args.paths, &record),
         force: force(args.force),
@@ -162,6 +171,9 @@ pub fn commit(words: &[OsString]) -> Result<u8, Failure> {
         })
     });
     progress.end();
+    if let Some(mut permission) = permission {
+        tell(&mut permission, &done)?;
+    }
     let done = done?;
     if args.json {
         let kept: Vec<_> = done
@@ -185,6 +197,66 @@ pub fn commit(words: &[OsString]) -> Result<u8, Failure> {
         record.id
     ));
     Ok(Exit::Success.code())
+}
+
+/// What would have asked if it had run asks to be kept: whoever answers sees what there is
+/// to keep.
+fn agreed(args: &CommitArgs, folder: &Path, record: &Record) -> Result<Permission, Failure> {
+    let account = Account::own();
+    let words = RunArgs {
+        command: record
+            .argv
+            .iter()
+            .map(|word| word.as_os_str().to_owned())
+            .collect(),
+        workspace: Some(record.workspace.as_path().to_owned()),
+        require_approval: true,
+        no_wait: args.no_wait,
+        approval: args.approval.clone(),
+        quiet: args.json,
+        ..RunArgs::default()
+    };
+    let report = Report::new(&words)?;
+    let wish = Wish {
+        cwd: record.cwd.clone(),
+        workspace: record.workspace.clone(),
+        commit: Some(record.id.clone()),
+        ..request::wish(&words, &account)?
+    };
+    let source = Source::Made { folder, record };
+    let inquiry = permission::submit(&Desk::own(&account), wish, &report)?;
+    let mut permission = inquiry.answer(&report, &source)?;
+    permission.confirm()?;
+    let digest = crate::preview::record::digest(folder).unwrap_or_default();
+    match permission.apply() {
+        Some(kept) if kept.preview == record.id && kept.digest == digest => Ok(permission),
+        _ => Err(Error::NotApproved {
+            id: record.id.clone(),
+        }
+        .into()),
+    }
+}
+
+/// Tells the broker how it went.
+fn tell(permission: &mut Permission, done: &Result<Done, Error>) -> Result<(), Failure> {
+    let told = match done {
+        Ok(done) => Told {
+            status: "completed".to_owned(),
+            exit: Some(0),
+            detail: serde_json::json!({ "commit": { "steps": done.steps } }),
+            ..Told::default()
+        },
+        Err(error) => Told {
+            status: "failed".to_owned(),
+            exit: Some(i32::from(Exit::Failed.code())),
+            detail: serde_json::json!({ "error": error.to_string() }),
+            ..Told::default()
+        },
+    };
+    if let Err(error) = permission.tell(told) {
+        crate::report::say(&format!("how it ended is not recorded: {error}"));
+    }
+    Ok(())
 }
 
 /// Drops one.

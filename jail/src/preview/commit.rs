@@ -8,6 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::beneath::{Kind, kind};
+use super::fallback;
 use super::ground::Force;
 use super::journal::{self, Act, Step};
 use super::layer::Fate;
@@ -316,23 +317,27 @@ fn changed_since(
 /// Opens the room of every layer. Where one must lie in the host's folder, that folder's
 /// time is written down first.
 fn open(held: &Held, record: &mut Record) -> io::Result<Vec<Option<Room>>> {
-    let mut is_noted = false;
+    let mut fresh = Vec::new();
     for (number, layer) in record.layers.iter_mut().enumerate() {
         if layer.fate == Fate::Kept && layer.time.is_none() {
             layer.time = room::time_abroad(held.path(), number, layer)?;
-            is_noted |= layer.time.is_some();
+            fresh.extend(layer.time.map(|time| (layer.host.clone(), time)));
         }
     }
-    if is_noted {
+    if !fresh.is_empty() {
         held.write(record)?;
     }
     let layers = record.layers.iter().enumerate();
-    layers
+    let rooms = layers
         .map(|(number, layer)| match layer.fate {
             Fate::Kept => Room::open(held.path(), number, layer, &record.id).map(Some),
             Fate::Dropped => Ok(None),
         })
-        .collect()
+        .collect::<io::Result<_>>()?;
+    for (host, time) in fresh {
+        fallback::times(host.as_path(), time)?;
+    }
+    Ok(rooms)
 }
 
 /// Writes down what has become of it, and leaves the host's folders.

@@ -28,6 +28,7 @@ pub mod renames;
 pub mod room;
 pub mod show;
 pub mod store;
+pub mod tracked;
 pub mod walk;
 
 use std::ffi::{CStr, OsStr};
@@ -53,6 +54,7 @@ use entry::Entry;
 use layer::{Fate, Home, Layer, Means};
 use names::Guarded;
 use record::{Held, Record, State, Totals, Verdict};
+use tracked::Tracked;
 use walk::Walk;
 
 /// Why a preview cannot be made, found or committed.
@@ -115,17 +117,19 @@ pub enum Error {
         /// What differs.
         conflicts: Vec<Conflict>,
     },
-    /// Nobody has agreed to it.
+    /// What was approved is gone.
     #[error(
-        "preview {id} is not committed: to run it for real somebody must agree ({why}), and to keep what it did as well; run it for real, which asks: sjail run -- {command}"
+        "preview {id} is not what was shown to whoever approved it: nothing was done; ask again"
     )]
-    NeedsApproval {
+    NotAsShown {
         /// Which.
         id: String,
-        /// What was run.
-        command: String,
-        /// The rule that asks.
-        why: String,
+    },
+    /// The approval is not one to keep it.
+    #[error("preview {id} is not committed: the approval is for running the command; ask again")]
+    NotApproved {
+        /// Which.
+        id: String,
     },
     /// Nothing to take back.
     #[error("preview {id} is not committed; there is nothing to take back")]
@@ -397,6 +401,9 @@ impl Preview {
             quarantine: &quarantine,
         };
         let mut out = self.held.entries_writer()?;
+        let workspace = plan.workspace.path.as_path();
+        let mut tracked = Tracked::of(workspace);
+        let mut outside = 0;
         for (number, layer) in self.layers.iter().enumerate() {
             let home = Home::of(self.held.path(), number);
             if layer.fate == Fate::Dropped {
@@ -406,7 +413,14 @@ impl Preview {
             home.drop_scratch();
             let (upper, lower) = (home.open()?, Beneath::open(layer.host.as_path())?);
             let mut list = renames::List::new(&mut out, &mut totals, &upper, &lower);
-            let mut sink = |entry: Entry| list.add(entry);
+            let mut sink = |entry: Entry| {
+                let full = lower.path().join(entry.path.as_path());
+                if let Some(tracked) = &mut tracked {
+                    tracked.add(&full, &entry);
+                }
+                outside += u64::from(entry.is_shown() && !full.starts_with(workspace));
+                list.add(entry)
+            };
             let mut judge = |config: &Path| {
                 if let Err(error) = court.config(config, b"", &mut findings) {
                     findings.push(Finding::noted(config, error.to_string()));
@@ -427,6 +441,8 @@ impl Preview {
             list.finish()?;
         }
         out.flush()?;
+        totals.tracked = tracked.and_then(|tracked| tracked.count());
+        totals.outside = outside;
         Ok((totals, findings))
     }
 }

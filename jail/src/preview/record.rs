@@ -118,6 +118,12 @@ pub struct Totals {
     pub auto_exec: u64,
     /// Everything in the list.
     pub entries: u64,
+    /// Changed and deleted files that git knows; nothing where that cannot be told.
+    #[serde(default)]
+    pub tracked: Option<u64>,
+    /// Changes outside the workspace.
+    #[serde(default)]
+    pub outside: u64,
 }
 
 impl Totals {
@@ -253,6 +259,11 @@ pub fn write_entry(out: &mut impl Write, entry: &Entry) -> io::Result<()> {
 /// Reads the record of a preview's folder.
 pub fn read(path: &Path) -> io::Result<Record> {
     Ok(serde_json::from_slice(&fs::read(path.join(RECORD))?)?)
+}
+
+/// The hash of the list of changes, which names everything that a commit does.
+pub fn digest(path: &Path) -> io::Result<String> {
+    super::walk::hash(File::open(path.join(ENTRIES))?)
 }
 
 /// Reads the list of changes, one by one.

@@ -71,6 +71,90 @@ pub fn numbers(totals: &Totals) -> String {
     }
 }
 
+/// The numbers as what it does, for whoever is asked: "deletes 31,204 files, 412 MB, none
+/// tracked by git, none outside the workspace".
+pub fn brief(totals: &Totals) -> String {
+    if totals.is_nothing() {
+        return "changes nothing".to_owned();
+    }
+    let files = |count: u64| match count {
+        1 => "1 file".to_owned(),
+        _ => format!("{} files", grouped(count)),
+    };
+    let mut parts = Vec::new();
+    for (count, word, bytes) in [
+        (totals.deleted, "deletes", totals.bytes_deleted),
+        (totals.created, "creates", 0),
+        (totals.modified, "changes", 0),
+        (totals.renamed, "renames", 0),
+        (totals.changed, "changes the permissions of", 0),
+    ] {
+        if count > 0 {
+            parts.push(format!("{word} {}", files(count)));
+        }
+        if bytes > 0 {
+            parts.push(size(bytes));
+        }
+    }
+    if totals.folders > 0 {
+        parts.push(format!("makes {} folders", grouped(totals.folders)));
+    }
+    if totals.bytes_written > 0 {
+        parts.push(format!("writes {}", size(totals.bytes_written)));
+    }
+    let some = |count: u64, what: &str| match count {
+        0 => format!("none {what}"),
+        _ => format!("{} {what}", grouped(count)),
+    };
+    parts.extend(totals.tracked.map(|count| some(count, "tracked by git")));
+    parts.push(some(totals.outside, "outside the workspace"));
+    if totals.kept_out > 0 {
+        parts.push(some(totals.kept_out, "protected and never committed"));
+    }
+    if totals.auto_exec > 0 {
+        parts.push(some(totals.auto_exec, "that run code later"));
+    }
+    parts.join(", ")
+}
+
+/// The changes, one in a line, for a list that is no tree.
+pub fn lines(
+    record: &Record,
+    entries: impl Iterator<Item = std::io::Result<Entry>>,
+    most: usize,
+) -> Vec<String> {
+    let mut shown = entries.flatten().filter(is_told);
+    let mut lines: Vec<String> = shown
+        .by_ref()
+        .take(most)
+        .map(|entry| {
+            let host = record.layers.get(entry.layer).map(|layer| &layer.host);
+            let host = host.map_or(Path::new("/"), |host| host.as_path());
+            let path = host.join(entry.path.as_path());
+            let workspace = record.workspace.as_path();
+            let path = path.strip_prefix(workspace).unwrap_or(&path);
+            let mut text = format!("{} {}", mark(&entry).0, inert(path.as_os_str().as_encoded_bytes()));
+            let facts = facts(&entry);
+            if !facts.is_empty() {
+                let _ = write!(text, "  {}", facts.join(", "));
+            }
+            text
+        })
+        .collect();
+    let more = shown.count();
+    if more > 0 {
+        lines.push(format!("… and {} more", grouped(more as u64)));
+    }
+    lines
+}
+
+/// Whether a change has a line of its own: where a rename is shown its other end is not.
+fn is_told(entry: &Entry) -> bool {
+    entry.is_shown()
+        && entry.renamed_to.is_none()
+        && !(entry.within && entry.renamed_from.is_some())
+}
+
 /// Everything that there is to say to a person.
 pub fn summary(
     record: &Record,
@@ -124,11 +208,7 @@ fn tree(
     let mut layer = None;
     let mut above = PathBuf::new();
     for entry in entries.flatten() {
-        // Where a rename is shown its other end is not.
-        if !entry.is_shown() || entry.renamed_to.is_some() {
-            continue;
-        }
-        if entry.within && entry.renamed_from.is_some() {
+        if !is_told(&entry) {
             continue;
         }
         shown += 1;
@@ -181,20 +261,25 @@ fn line(entry: &Entry, ink: Ink) -> String {
     if entry.kind == Kind::Folder {
         name.push('/');
     }
-    let (mark, colour) = match entry.act {
-        _ if entry.kept_out.is_some() => ("!", "35"),
-        Act::Created if entry.renamed_from.is_some() => (">", "36"),
-        Act::Created => ("+", "32"),
-        Act::Modified => ("~", "33"),
-        Act::Deleted => ("-", "31"),
-        Act::Changed | Act::Touched => ("m", "34"),
-    };
+    let (mark, colour) = mark(entry);
     let mut text = ink.dye(colour, &format!("{mark} {name}"));
     let facts = facts(entry);
     if !facts.is_empty() {
         let _ = write!(text, "  {}", facts.join(", "));
     }
     text
+}
+
+/// The sign of a change, and its colour.
+fn mark(entry: &Entry) -> (&'static str, &'static str) {
+    match entry.act {
+        _ if entry.kept_out.is_some() => ("!", "35"),
+        Act::Created if entry.renamed_from.is_some() => (">", "36"),
+        Act::Created => ("+", "32"),
+        Act::Modified => ("~", "33"),
+        Act::Deleted => ("-", "31"),
+        Act::Changed | Act::Touched => ("m", "34"),
+    }
 }
 
 fn facts(entry: &Entry) -> Vec<String> {
@@ -299,6 +384,21 @@ mod tests {
         assert_eq!(size(1500), "1.5 KB");
         assert_eq!(size(412_000_000), "412 MB");
         assert_eq!(numbers(&Totals::default()), "nothing would change");
+    }
+
+    #[test]
+    fn what_it_does_in_a_sentence() {
+        let totals = Totals {
+            deleted: 31_204,
+            bytes_deleted: 412_000_000,
+            tracked: Some(0),
+            ..Totals::default()
+        };
+        assert_eq!(
+            brief(&totals),
+            "deletes 31,204 files, 412 MB, none tracked by git, none outside the workspace"
+        );
+        assert_eq!(brief(&Totals::default()), "changes nothing");
     }
 
     #[test]

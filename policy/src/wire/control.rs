@@ -237,6 +237,9 @@ pub struct Extent {
     /// Where the yes holds.
     #[serde(default)]
     pub scope: Scope,
+    /// The command does not run again: what its preview showed is kept.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub apply: bool,
 }
 
 /// Where a standing permission holds.

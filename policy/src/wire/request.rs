@@ -105,6 +105,9 @@ pub struct Submission {
     /// Run what was approved under this id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<String>,
+    /// The command has run in the preview of this id, and what that showed is to be kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
 }
 
 fn caller() -> User {
@@ -161,6 +164,10 @@ pub struct Waiting {
     /// Whether the owner may be asked at this caller's terminal: the kernel shows
     /// a terminal and no agent between, and the policy allows it.
     pub inline: bool,
+    /// Whether the caller is to find out in a preview what the command would do, and to
+    /// [`ATTACH`] that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wants_preview: bool,
 }
 
 /// Permission to run, with everything the jail must enforce.
@@ -194,9 +201,21 @@ pub struct Run {
     /// them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preview: Option<Meets>,
+    /// Nothing runs: what this preview showed is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub apply: Option<Apply>,
     /// What the policy files have to say to the caller.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<String>,
+}
+
+/// A preview that was shown to whoever said yes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Apply {
+    /// Its id.
+    pub preview: String,
+    /// The hash of its list of changes.
+    pub digest: String,
 }
 
 /// What a command that is only previewed would meet if it ran.
@@ -438,6 +457,7 @@ pub struct Grouped {
 pub struct Attach {
     /// The request, from [`Waiting::id`].
     pub id: String,
-    /// What was found, a JSON object of at most 64 KiB.
+    /// What was found, a JSON object of at most 64 KiB: `summary` is a sentence, `changes`
+    /// are lines; `preview` and `digest` name what can be kept as it was shown.
     pub evidence: serde_json::Value,
 }

@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 use sjail_tests::forest::set_attribute;
 use sjail_tests::{Scene, Test, Verdict, ensure, tests};
 
+use crate::desk::Desk;
 use super::{exists, id, preview, verb};
 
 pub fn tests() -> Vec<Test> {
@@ -147,8 +148,10 @@ fn a_commit_is_no_way_around_an_approval(scene: &Scene) -> Verdict {
     let output = scene.run(run).output()?;
     output.succeeds()?;
     let id = id(&output.json()?)?;
-    for words in [&["commit", &id][..], &["commit", "--force", &id]] {
-        verb(scene, words)?.exits(77)?.stderr_has("agree")?;
+    // Ends the broker that is asked.
+    let _desk = Desk::at(scene);
+    for words in [&["commit", "--no-wait", &id][..], &["commit", "--no-wait", "--force", &id]] {
+        verb(scene, words)?.exits(75)?.stderr_has("approval is pending")?;
         ensure(exists(&scene.workspace().join("folder/a")), || "it is gone")?;
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! Commits and their undoing are killed at random moments: what is found afterwards is the
 //! old tree or the new one, never something between.
 
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -15,8 +16,152 @@ pub fn tests() -> Vec<Test> {
     let other = Test::new("so_is_one_between_file_systems", |scene| {
         killed(scene, 6, true)
     });
-    vec![test.timeout(300), other.timeout(300)]
+    let first = Test::new("a_full_disk_leaves_the_old_tree_or_the_new", |scene| {
+        full(scene, 12, Place::State)
+    });
+    let narrow = Test::new("so_does_a_full_disk_under_the_workspace", |scene| {
+        full(scene, 12, Place::Workspace)
+    });
+    let all = [test, other, first, narrow];
+    all.into_iter().map(|test| test.timeout(300)).collect()
 }
+
+/// What lies on the disk that gets full.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    State,
+    Workspace,
+}
+
+/// A small disk of the test's own.
+struct Disk {
+    mounts: Vec<PathBuf>,
+    path: PathBuf,
+}
+
+impl Disk {
+    fn mount(scene: &Scene, place: Place) -> Verdict<Disk> {
+        let path = scene.scratch().join("disk");
+        std::fs::create_dir_all(&path)?;
+        let mount = |words: &[&str], to: &Path| {
+            let call = scene.host("mount").args(words).args([to]).cwd("/");
+            call.output()?.succeeds().map(drop)
+        };
+        if !nix::unistd::geteuid().is_root() {
+            return scene.skip("only root can mount a disk of its own");
+        }
+        if mount(&["-t", "tmpfs", "-o", "size=3m", "sjail-test"], &path).is_err() {
+            return scene.skip("nothing can be mounted here");
+        }
+        let mut disk = Disk {
+            mounts: vec![path.clone()],
+            path,
+        };
+        if place == Place::Workspace {
+            let inner = disk.path.join("work");
+            std::fs::create_dir(&inner)?;
+            let inner = inner.display().to_string();
+            mount(&["--bind", &inner], &scene.workspace())?;
+            disk.mounts.push(scene.workspace());
+        }
+        Ok(disk)
+    }
+
+    /// Leaves so many bytes free, as pages go.
+    fn fill(&self, free: u64) -> Verdict {
+        let _ = std::fs::remove_file(self.path.join("filler"));
+        let stat = nix::sys::statvfs::statvfs(&self.path)?;
+        let there = stat.blocks_available() * stat.fragment_size();
+        let filler = vec![1; usize::try_from(there.saturating_sub(free))?];
+        std::fs::write(self.path.join("filler"), filler)?;
+        Ok(())
+    }
+
+    fn empty(&self) {
+        let _ = std::fs::remove_file(self.path.join("filler"));
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        for mount in self.mounts.iter().rev() {
+            let flags = nix::mount::MntFlags::MNT_DETACH;
+            let _ = nix::mount::umount2(mount, flags);
+        }
+    }
+}
+
+/// Commits and takes back with less and less room; what is found afterwards is whole.
+fn full(scene: &Scene, times: u64, place: Place) -> Verdict {
+    let disk = Disk::mount(scene, place)?;
+    let folder = scene.workspace();
+    for number in 0..20 {
+        scene.file(&format!("f{number}/file"), "old ".repeat(2000))?;
+        scene.file(&format!("g{number}"), "gone ".repeat(2000))?;
+    }
+    scene.file(
+        "act.sh",
+        "for n in $(seq 0 19); do seq 1 2000 > f$n/file; rm g$n; mkdir n$n; seq 1 900 > n$n/x; done\n",
+    )?;
+    let state = match place {
+        Place::State => disk.path.join("state"),
+        Place::Workspace => scene.home().join("state"),
+    };
+    let call = |words: &[&str]| {
+        let call = scene.sjail(words).cwd(&folder);
+        call.env("XDG_STATE_HOME", &state)
+    };
+    let old = forest(scene)?;
+    let output = call(&PREVIEW).output()?;
+    output.succeeds()?;
+    let id = id(&output.json()?)?;
+    call(&["commit", &id]).output()?.succeeds()?;
+    let new = forest(scene)?;
+    let mut random = u64::from(std::process::id());
+    let (mut refused, mut done) = (0, 0);
+    for _ in 0..times {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        let listed = call(&["previews", "--json"]).output()?.json()?;
+        let act = match state_of(&listed)?.as_str() {
+            "committed" => "undo",
+            _ => "commit",
+        };
+        disk.fill((random >> 40) % 600_000)?;
+        let output = call(&[act, &id]).output()?;
+        match output.code() {
+            Some(0) => done += 1,
+            _ => refused += 1,
+        }
+        disk.empty();
+        let state = state_of(&call(&["previews", "--json"]).output()?.json()?)?;
+        let now = forest(scene)?;
+        let expected = match state.as_str() {
+            "pending" => &old,
+            "committed" => &new,
+            _ => return Err(Stop::failed(format!("left {state}: {}", output.stderr))),
+        };
+        let differences = expected.differences(&now, i64::MAX);
+        ensure(differences.is_empty(), || {
+            format!("{act}, {state}: {}; {}", differences.join("; "), output.stderr)
+        })?;
+    }
+    ensure(refused > 0 && done > 0, || {
+        format!("{refused} were refused and {done} done: the disk was never the matter")
+    })
+}
+
+const PREVIEW: [&str; 8] = [
+    "run",
+    "--no-broker",
+    "--quiet",
+    "--dry-run",
+    "--json",
+    "--",
+    "sh",
+    "act.sh",
+];
 
 fn killed(scene: &Scene, times: u32, between: bool) -> Verdict {
     for number in 0..60 {
@@ -39,17 +184,7 @@ fn killed(scene: &Scene, times: u32, between: bool) -> Verdict {
         }
     };
     let old = forest(scene)?;
-    let run = [
-        "run",
-        "--no-broker",
-        "--quiet",
-        "--dry-run",
-        "--json",
-        "--",
-        "sh",
-        "act.sh",
-    ];
-    let output = call(&run).output()?;
+    let output = call(&PREVIEW).output()?;
     output.succeeds()?;
     let id = id(&output.json()?)?;
     let began = Instant::now();

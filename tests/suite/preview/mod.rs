@@ -4,6 +4,7 @@
 mod attacks;
 mod crash;
 mod everyday;
+mod evidence;
 mod keep;
 mod property;
 
@@ -16,6 +17,7 @@ pub fn suite() -> Vec<Test> {
     let mut all = everyday::tests();
     all.extend(keep::tests());
     all.extend(attacks::tests());
+    all.extend(evidence::tests());
     all
 }
 
