@@ -83,8 +83,18 @@ impl Tried {
 
 impl Source<'_> {
     /// Finds out what there is to see and lays it before whoever is asked. An answer that
-    /// comes first ends it.
-    pub fn lay_out(&self, waiting: &Waiting, asked: &Client, report: &Report) -> Option<Tried> {
+    /// comes first ends it. Whoever waits hears of it.
+    pub fn lay_out(
+        &self,
+        waiting: &Waiting,
+        asked: &Client,
+        heard: Option<&Report>,
+    ) -> Option<Tried> {
+        let say = |text: &str| {
+            if let Some(report) = heard {
+                report.note(text);
+            }
+        };
         if !waiting.wants_preview {
             return None;
         }
@@ -92,13 +102,13 @@ impl Source<'_> {
             Source::Nothing => return None,
             Source::Made { folder, record } => (evidence(folder, record, None), None),
             Source::Command { args, state } => {
-                report.note("trying it out in a preview, for whoever is asked");
+                say("trying it out in a preview, for whoever is asked");
                 let result = try_out(args, asked)?;
                 found(&result, state)
             }
         };
         if let Some(summary) = evidence["summary"].as_str() {
-            report.note(&format!("in a preview it {summary}"));
+            say(&format!("in a preview it {summary}"));
         }
         let attach = Attach {
             id: waiting.id.clone(),

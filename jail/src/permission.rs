@@ -143,7 +143,7 @@ impl Inquiry {
             match answer {
                 Answer::Run(run) => return Ok(run),
                 Answer::Waiting(waiting) => {
-                    if let Some(new) = source.lay_out(&waiting, &self.client, report) {
+                    if let Some(new) = source.lay_out(&waiting, &self.client, Some(report)) {
                         *tried = Some(new);
                     }
                     wait(&self.client, &waiting, report)?;
@@ -151,7 +151,7 @@ impl Inquiry {
                     self.submission.approval = Some(waiting.id);
                 }
                 Answer::Pending(waiting) => {
-                    if let Some(new) = source.lay_out(&waiting, &self.client, report) {
+                    if let Some(new) = source.lay_out(&waiting, &self.client, None) {
                         *tried = Some(new);
                     }
                     return Err(Error::Pending(Box::new(waiting)));

@@ -189,7 +189,10 @@ impl Report {
             });
             detail.insert("preview".to_owned(), totals);
         }
-        let auto_exec = self.auto_exec();
+        // The first of them: a record has an end, the result object names all.
+        const MOST: usize = 200;
+        let mut auto_exec = self.auto_exec();
+        auto_exec.truncate(MOST);
         if !auto_exec.is_empty() {
             detail.insert("auto_exec".to_owned(), auto_exec.into());
         }

@@ -354,7 +354,10 @@ fn found(request: &wire::Request) -> Vec<(&'static str, &str)> {
         lines.extend(all.filter_map(|line| Some((name, line.as_str()?))));
     }
     if evidence["preview"].is_string() && request.status == wire::RequestStatus::Pending {
-        lines.push(("to keep it", "sjail queue approve --apply keeps what the preview showed"));
+        lines.push((
+            "to keep it",
+            "sjail queue approve --apply keeps what the preview showed",
+        ));
     }
     lines
 }

@@ -245,7 +245,9 @@ pub fn undo(
     };
     if record.state == State::Undoing {
         recover(held, record)?;
-        return journal::read(held.path()).map(Iterator::count).map_err(failed);
+        return journal::read(held.path())
+            .map(Iterator::count)
+            .map_err(failed);
     }
     let mut look = || -> Result<(Vec<Option<Room>>, usize), Stop> {
         held.reserve()?;

@@ -186,9 +186,7 @@ impl Ground {
             (Some(_), Some(ino), None) if ino == new => spot.exchange_stage(),
             (Some(_), _, None) => Ok(()),
             // Exchanged back already: only the new one has to return to the stage.
-            (Some(_), Some(ino), Some(kept)) if kept == new && ino != new => {
-                spot.backup_to_stage()
-            }
+            (Some(_), Some(ino), Some(kept)) if kept == new && ino != new => spot.backup_to_stage(),
             (Some(_), None, Some(_)) => spot.backup_to_host(),
             (Some(_), Some(ino), Some(_)) if ino == new || force == Force::Yes => {
                 match spot.exchange_backup() {

@@ -363,8 +363,7 @@ impl Preview {
 
     /// Compares every layer with the host and writes down what is found.
     pub fn finish(self, plan: &Plan, run: Ran) -> Result<Made, Error> {
-        let (totals, findings) =
-            reach::over_own_files(|| self.compare(plan).map_err(Error::Look))?;
+        let (totals, findings) = reach::over_own_files(|| self.compare(plan).map_err(Error::Look))?;
         let mut record = Record {
             id: self.id.clone(),
             command: run.command,

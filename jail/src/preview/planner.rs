@@ -36,7 +36,11 @@ pub struct Planner<'a> {
 
 impl<'a> Planner<'a> {
     /// For one commit.
-    pub fn new(folder: &'a Path, record: &'a Record, choice: &'a Choice) -> io::Result<Planner<'a>> {
+    pub fn new(
+        folder: &'a Path,
+        record: &'a Record,
+        choice: &'a Choice,
+    ) -> io::Result<Planner<'a>> {
         let mut split = HashSet::new();
         for entry in record::entries(folder)? {
             let entry = entry?;
@@ -68,11 +72,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Goes through the whole list; what is put is copied into its room where it must be.
-    pub fn run(
-        &mut self,
-        rooms: &mut [Option<Room>],
-        progress: Progress<'_>,
-    ) -> io::Result<()> {
+    pub fn run(&mut self, rooms: &mut [Option<Room>], progress: Progress<'_>) -> io::Result<()> {
         let total = usize::try_from(self.record.totals.entries).unwrap_or(usize::MAX);
         for (number, entry) in record::entries(self.folder)?.enumerate() {
             let entry = entry?;

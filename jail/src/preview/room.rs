@@ -139,11 +139,7 @@ impl Room {
 }
 
 /// The time of the host's folder, if a folder of ours must come to lie in it.
-pub fn time_abroad(
-    preview: &Path,
-    number: usize,
-    layer: &Layer,
-) -> io::Result<Option<(i64, i64)>> {
+pub fn time_abroad(preview: &Path, number: usize, layer: &Layer) -> io::Result<Option<(i64, i64)>> {
     let host = Beneath::open(layer.host.as_path())?;
     match is_same_mount(&host, &Home::of(preview, number).open()?)? {
         true => Ok(None),

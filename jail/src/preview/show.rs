@@ -133,7 +133,11 @@ pub fn lines(
             let path = host.join(entry.path.as_path());
             let workspace = record.workspace.as_path();
             let path = path.strip_prefix(workspace).unwrap_or(&path);
-            let mut text = format!("{} {}", mark(&entry).0, inert(path.as_os_str().as_encoded_bytes()));
+            let mut text = format!(
+                "{} {}",
+                mark(&entry).0,
+                inert(path.as_os_str().as_encoded_bytes())
+            );
             let facts = facts(&entry);
             if !facts.is_empty() {
                 let _ = write!(text, "  {}", facts.join(", "));

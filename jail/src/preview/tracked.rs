@@ -77,7 +77,10 @@ impl Tracked {
                 .iter()
                 .enumerate()
                 .filter(|(_, byte)| **byte == b'/')
-                .any(|(end, _)| path.get(..end).is_some_and(|top| self.folders.contains(top)))
+                .any(|(end, _)| {
+                    path.get(..end)
+                        .is_some_and(|top| self.folders.contains(top))
+                })
     }
 }
 

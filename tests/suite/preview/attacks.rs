@@ -6,8 +6,8 @@ use std::os::unix::fs::symlink;
 use sjail_tests::forest::set_attribute;
 use sjail_tests::{Scene, Test, Verdict, ensure, tests};
 
-use crate::desk::Desk;
 use super::{exists, id, preview, verb};
+use crate::desk::Desk;
 
 pub fn tests() -> Vec<Test> {
     tests![
@@ -150,8 +150,13 @@ fn a_commit_is_no_way_around_an_approval(scene: &Scene) -> Verdict {
     let id = id(&output.json()?)?;
     // Ends the broker that is asked.
     let _desk = Desk::at(scene);
-    for words in [&["commit", "--no-wait", &id][..], &["commit", "--no-wait", "--force", &id]] {
-        verb(scene, words)?.exits(75)?.stderr_has("approval is pending")?;
+    for words in [
+        &["commit", "--no-wait", &id][..],
+        &["commit", "--no-wait", "--force", &id],
+    ] {
+        verb(scene, words)?
+            .exits(75)?
+            .stderr_has("approval is pending")?;
         ensure(exists(&scene.workspace().join("folder/a")), || "it is gone")?;
     }
     Ok(())

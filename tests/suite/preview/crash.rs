@@ -144,7 +144,11 @@ fn full(scene: &Scene, times: u64, place: Place) -> Verdict {
         };
         let differences = expected.differences(&now, i64::MAX);
         ensure(differences.is_empty(), || {
-            format!("{act}, {state}: {}; {}", differences.join("; "), output.stderr)
+            format!(
+                "{act}, {state}: {}; {}",
+                differences.join("; "),
+                output.stderr
+            )
         })?;
     }
     ensure(refused > 0 && done > 0, || {

@@ -37,7 +37,10 @@ fn whoever_is_asked_sees_it_and_can_keep_it(scene: &Scene) -> Verdict {
     let script = scene.home_file("tell.sh", format!("echo \"$1\" > {}\n", told.display()))?;
     scene.home_file(
         ".config/sjail/policy.toml",
-        format!("[approval]\non_ask = [\"sh\", \"{}\", \"{{summary}}\"]\n", script.display()),
+        format!(
+            "[approval]\non_ask = [\"sh\", \"{}\", \"{{summary}}\"]\n",
+            script.display()
+        ),
     )?;
     let before = forest(scene)?;
     let request = desk.ask("rm -rf node_modules; echo gone")?;
@@ -48,21 +51,30 @@ fn whoever_is_asked_sees_it_and_can_keep_it(scene: &Scene) -> Verdict {
         .succeeds()?
         .stdout_has(found)?
         .stdout_has("- node_modules  3 files, 30 B")?;
-    desk.sjail(["queue", "list"])?.succeeds()?.stdout_has(found)?;
+    desk.sjail(["queue", "list"])?
+        .succeeds()?
+        .stdout_has(found)?;
     wait::until_true("the owner is told", || {
         fs::read_to_string(&told).is_ok_and(|text| text.contains(found))
     })?;
-    desk.sjail(["queue", "approve", "--apply", &request])?.succeeds()?;
+    desk.sjail(["queue", "approve", "--apply", &request])?
+        .succeeds()?;
     let run = desk.sjail(["run", "--json", "--approval", &request])?;
     run.succeeds()?;
     let result = run.json()?;
     ensure(result["stdout"] == "gone\n", || format!("{result}"))?;
-    ensure(!exists(&scene.workspace().join("node_modules")), || "it is still there")?;
+    ensure(
+        !exists(&scene.workspace().join("node_modules")),
+        || "it is still there",
+    )?;
     desk.sjail(["run", "--approval", &request])?.exits(77)?;
     // The approval, the preview and the keeping of it are in the record.
     let export = desk.sjail(["audit", "export", "--format", "jsonl"])?;
     export.stdout_has("\"preview\"")?.stdout_has("\"apply\"")?;
-    let id = result["preview"]["id"].as_str().unwrap_or_default().to_owned();
+    let id = result["preview"]["id"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
     verb(scene, &["undo", &id])?.succeeds()?;
     same(&before, &forest(scene)?, "undo is not exact")
 }
@@ -80,7 +92,10 @@ fn at_ones_own_terminal_it_can_be_kept(scene: &Scene) -> Verdict {
     terminal.expect("sjail undo")?;
     let status = terminal.finish()?;
     ensure(status.success(), || format!("{status:?}"))?;
-    ensure(!exists(&scene.workspace().join("node_modules")), || "it is still there")
+    ensure(
+        !exists(&scene.workspace().join("node_modules")),
+        || "it is still there",
+    )
 }
 
 fn keeping_a_preview_that_would_have_asked_asks(scene: &Scene) -> Verdict {
@@ -93,13 +108,20 @@ fn keeping_a_preview_that_would_have_asked_asks(scene: &Scene) -> Verdict {
     let mut terminal = scene.sjail(["commit", "--no-wait", &id]).terminal()?;
     terminal.expect("approval is pending")?;
     terminal.finish()?;
-    ensure(exists(&scene.workspace().join("node_modules")), || "nobody has agreed")?;
+    ensure(
+        exists(&scene.workspace().join("node_modules")),
+        || "nobody has agreed",
+    )?;
     let listed = desk.sjail(["queue", "list", "--json"])?.json()?;
     let request = listed["requests"][0]["id"].as_str().unwrap_or_default();
-    desk.sjail(["queue", "show", request])?.stdout_has("deletes 3 files")?;
+    desk.sjail(["queue", "show", request])?
+        .stdout_has("deletes 3 files")?;
     desk.sjail(["queue", "approve", request])?.succeeds()?;
     verb(scene, &["commit", "--approval", request, &id])?.succeeds()?;
-    ensure(!exists(&scene.workspace().join("node_modules")), || "it is still there")
+    ensure(
+        !exists(&scene.workspace().join("node_modules")),
+        || "it is still there",
+    )
 }
 
 fn what_the_host_changed_since_is_not_written_over(scene: &Scene) -> Verdict {
@@ -108,11 +130,15 @@ fn what_the_host_changed_since_is_not_written_over(scene: &Scene) -> Verdict {
     modules(scene)?;
     let request = desk.ask("rm -rf node_modules")?;
     scene.file("node_modules/new.js", "the host's own\n")?;
-    desk.sjail(["queue", "approve", "--apply", &request])?.succeeds()?;
+    desk.sjail(["queue", "approve", "--apply", &request])?
+        .succeeds()?;
     desk.sjail(["run", "--approval", &request])?
         .exits(125)?
         .stderr_has("node_modules was changed")?;
-    ensure(exists(&scene.workspace().join("node_modules/new.js")), || "it is lost")
+    ensure(
+        exists(&scene.workspace().join("node_modules/new.js")),
+        || "it is lost",
+    )
 }
 
 fn no_preview_where_none_is_wanted(scene: &Scene) -> Verdict {
@@ -124,7 +150,9 @@ fn no_preview_where_none_is_wanted(scene: &Scene) -> Verdict {
         "[approval]\npreview = \"never\"\n",
     )?;
     let request = desk.ask("rm -rf node_modules")?;
-    desk.sjail(["queue", "show", &request])?.succeeds()?.lacks("deletes")?;
+    desk.sjail(["queue", "show", &request])?
+        .succeeds()?
+        .lacks("deletes")?;
     desk.sjail(["queue", "approve", "--apply", &request])?
         .exits(77)?
         .stderr_has("nothing to apply")?;
