@@ -242,7 +242,7 @@ fn list(client: &mut Client, status: StatusChoice, limit: u32, json: bool) -> Re
     print(&table::lines(&header, &rows))?;
     for request in &listed.requests {
         for (name, line) in found(request).into_iter().take(1) {
-            print(&format!("{} {name}: {}\n", request.id, table::text(line)))?;
+            print(&format!("{} {name}: {}\n", request.id, table::text(&line)))?;
         }
     }
     let left_out = listed
@@ -294,7 +294,7 @@ pub fn described(request: &wire::Request) -> String {
         field("needs", need);
     }
     for (name, line) in found(request) {
-        field(name, line);
+        field(name, &line);
     }
     field("user", &request.user);
     field("agent", &claim(request.agent.as_deref()));
@@ -340,24 +340,26 @@ pub fn described(request: &wire::Request) -> String {
 }
 
 /// What a preview showed, as the requester tells it: in a sentence, then line by line.
-fn found(request: &wire::Request) -> Vec<(&'static str, &str)> {
+/// What has no sentence is shown as it came.
+fn found(request: &wire::Request) -> Vec<(&'static str, String)> {
     let Some(evidence) = &request.evidence else {
         return Vec::new();
     };
-    let mut lines: Vec<_> = evidence["summary"]
-        .as_str()
-        .map(|summary| ("preview", summary))
-        .into_iter()
-        .collect();
+    let Some(summary) = evidence["summary"].as_str() else {
+        let text = serde_json::to_string_pretty(evidence).unwrap_or_default();
+        return text
+            .lines()
+            .map(|line| ("it found", line.to_owned()))
+            .collect();
+    };
+    let mut lines = vec![("preview", summary.to_owned())];
     for (key, name) in [("changes", "it would"), ("notes", "it notes")] {
         let all = evidence[key].as_array().into_iter().flatten();
-        lines.extend(all.filter_map(|line| Some((name, line.as_str()?))));
+        lines.extend(all.filter_map(|line| Some((name, line.as_str()?.to_owned()))));
     }
     if evidence["preview"].is_string() && request.status == wire::RequestStatus::Pending {
-        lines.push((
-            "to keep it",
-            "sjail queue approve --apply keeps what the preview showed",
-        ));
+        let how = "sjail queue approve --apply keeps what the preview showed";
+        lines.push(("to keep it", how.to_owned()));
     }
     lines
 }
@@ -402,7 +404,7 @@ fn watch(client: &mut Client, json: bool) -> Result<u8> {
             table::command(&request.command)
         ))?;
         for (name, line) in found(&request).into_iter().take(1) {
-            print(&format!("    {name}: {}\n", table::text(line)))?;
+            print(&format!("    {name}: {}\n", table::text(&line)))?;
         }
         if waits {
             print(&format!(

@@ -173,7 +173,7 @@ mod tests {
             bytes.extend(*prefix);
             bytes.extend(*path);
             bytes.push(0);
-            while version < 4 && (bytes.len() - start) % 8 != 0 {
+            while version < 4 && !(bytes.len() - start).is_multiple_of(8) {
                 bytes.push(0);
             }
         }
