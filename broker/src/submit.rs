@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use sjail_policy::bytes::ByteString;
 use sjail_policy::config::{Mode as Jailed, OnFailure};
+use sjail_policy::plan::User;
 use sjail_policy::redact::Redactor;
 use sjail_policy::wire::control::RequestStatus;
 use sjail_policy::wire::request::{
@@ -24,7 +25,7 @@ use crate::id;
 use crate::judge::{Judgement, Mode, Verdict};
 use crate::notify;
 use crate::peer::Home;
-use crate::process::{self, ProcessId};
+use crate::process;
 use crate::queue::answer::{RunNote, Taken, begin_run, take};
 use crate::queue::permit::{self, Used, Whereabouts};
 use crate::queue::request::{self, Asked, Body, New, Redacted, Stored, Subject};
@@ -442,7 +443,7 @@ async fn put_in_queue(
         && visit.peer.home == Home::Host
         && visit.peer.terminal.is_some()
         && circle.len() == 1;
-    let is_shown_first = case.is_shown_first(place);
+    let is_shown_first = case.is_shown_first(visit, place);
     let new = New {
         uid,
         twin: case.twin(uid, binding),
@@ -566,8 +567,10 @@ impl Case {
     }
 
     /// Whether the caller is to tell what a preview showed before the owner hears of it.
-    fn is_shown_first(&self, place: Place) -> bool {
-        self.submission.commit.is_some() || self.judgement.is_shown_first(place)
+    /// From inside a jail, or as somebody else, nothing can be tried out.
+    fn is_shown_first(&self, visit: &Visit, place: Place) -> bool {
+        let can = visit.peer.home == Home::Host && self.submission.user == User::Caller;
+        self.submission.commit.is_some() || can && self.judgement.is_shown_first(place)
     }
 
     /// What identifies the same command asked again; keeping a preview is another thing
@@ -580,7 +583,7 @@ impl Case {
         }
     }
 
-    fn waiting(&self, stored: &Stored, peer: Option<ProcessId>) -> Waiting {
+    fn waiting(&self, visit: &Visit, stored: &Stored) -> Waiting {
         Waiting {
             id: stored.id.clone(),
             risk: stored.body.risk,
@@ -591,9 +594,9 @@ impl Case {
             expires: stored.expires,
             inline: stored.body.inline,
             wants_preview: stored.body.evidence.is_none()
-                && peer.is_some()
-                && stored.body.requester == peer
-                && self.is_shown_first(stored.body.place),
+                && visit.peer.id.is_some()
+                && stored.body.requester == visit.peer.id
+                && self.is_shown_first(visit, stored.body.place),
         }
     }
 
@@ -616,7 +619,7 @@ async fn wait(
     stored: &Stored,
     changes: &mut Receiver<Change>,
 ) -> std::result::Result<Waited, Failure> {
-    let waiting = case.waiting(stored, visit.peer.id);
+    let waiting = case.waiting(visit, stored);
     let patience = case.patience();
     if !case.more || patience.is_zero() {
         visit.connection.reply(&Answer::Pending(waiting)).await?;
