@@ -427,6 +427,7 @@ fn needs(place: Place, options: &[ByteString]) -> Vec<String> {
             "--net" if value == "none" => continue,
             "--net" => format!("the network: {value}"),
             "--allow-host" => format!("the network: {value}"),
+            "--publish" => format!("a port of its own to be served on this machine: {value}"),
             // The value may be a secret.
             "--env" => format!("the variable {}", value.split('=').next().unwrap_or(value)),
             "--allow-degraded" => "to run where layers of the jail are missing".to_owned(),

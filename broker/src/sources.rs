@@ -296,7 +296,7 @@ fn command_line(options: &[ByteString]) -> std::result::Result<CommandLine, conf
 }
 
 /// The options that may come over the wire.
-const FLAGS: [&str; 21] = [
+const FLAGS: [&str; 23] = [
     "--profile",
     "--ro",
     "--rw",
@@ -305,6 +305,8 @@ const FLAGS: [&str; 21] = [
     "--net",
     "--allow-host",
     "--install-host",
+    "--publish",
+    "--proxy",
     "--env",
     "--allow-degraded",
     "--memory",

@@ -76,7 +76,7 @@ pub struct RunArgs {
     )]
     pub net: Option<OsString>,
     /// Let the command reach this host (implies --net filtered): a name, *.NAME, an
-    /// address or a range; ports 80 and 443 unless one is named
+    /// address or a range, ports 80 and 443 unless one is named; or a group, such as @npm
     #[arg(
         long,
         value_name = "NAME[:PORT]",
@@ -84,6 +84,18 @@ pub struct RunArgs {
         help_heading = "Isolation"
     )]
     pub allow_host: Vec<OsString>,
+    /// Serve a port of the command on this machine, at 127.0.0.1 unless an address is named
+    #[arg(
+        long,
+        value_name = "[ADDRESS:]PORT:PORT-INSIDE",
+        allow_hyphen_values = true,
+        help_heading = "Isolation"
+    )]
+    pub publish: Vec<OsString>,
+    /// Offer an HTTP and SOCKS5 proxy on the filtered network, for programs that insist on
+    /// one, and set the variables that name it
+    #[arg(long, help_heading = "Isolation")]
+    pub proxy: bool,
     /// Give the command a variable, with the caller's value or this one
     #[arg(
         long,

@@ -8,11 +8,13 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
 use nix::poll::PollFlags;
 use serde::Serialize;
+use sjail_policy::host;
 use sjail_policy::plan::{NetworkMode, Plan};
 use sjail_policy::protect;
 use sjail_policy::show;
@@ -149,7 +151,7 @@ pub fn explain(plan: &Plan, recorder: Recorder, tail: &[u8]) -> Vec<Denial> {
     }
     let named = found.iter().any(|denial| denial.kind == Kind::Network);
     if plan.network.mode == NetworkMode::None && !named && recorder.network_refused() {
-        found.push(network());
+        found.push(network(None));
     }
     found
 }
@@ -157,14 +159,50 @@ pub fn explain(plan: &Plan, recorder: Recorder, tail: &[u8]) -> Vec<Denial> {
 /// More than this is a wall of text.
 const MOST: usize = 8;
 
-fn network() -> Denial {
+/// The narrow way: the one host that a command needs, where it says which.
+fn network(host: Option<&str>) -> Denial {
+    let what = host.unwrap_or("the network");
+    let name = host.unwrap_or("NAME");
     Denial {
         kind: Kind::Network,
-        what: "network".into(),
-        why: "the command tried to reach the network, and the jail has none".into(),
-        flag: Some("--net host".into()),
-        policy: Some("[network] mode = \"host\"".into()),
+        what: host.unwrap_or("network").to_owned(),
+        why: format!("the command tried to reach {what}, and the jail has no network"),
+        flag: Some(format!("--allow-host {name}")),
+        policy: Some(format!(
+            "[network] mode = \"filtered\", allow = [\"{name}\"]"
+        )),
     }
+}
+
+/// The host that a line complains about: behind `host:`, in a URL, or the last word that can
+/// be nothing else.
+fn host_in(line: &str) -> Option<String> {
+    let around = |c: char| c.is_whitespace() || "'\"`‘’“”,;()<>[]{}=|".contains(c);
+    let bare = |word: &str| {
+        let word = word.trim_matches([':', '.', '!', '?']);
+        let word = word.split_once("://").map_or(word, |(_, rest)| rest);
+        let word = word.split(['/', '?', '#']).next().unwrap_or_default();
+        let word = word.rsplit('@').next().unwrap_or_default();
+        let (name, port) = word.split_once(':').unwrap_or((word, ""));
+        let name = host::canonical(name).filter(|name| name.contains('.'))?;
+        Some(match port {
+            "" | "80" | "443" => name,
+            port if port.bytes().all(|byte| byte.is_ascii_digit()) => format!("{name}:{port}"),
+            _ => name,
+        })
+    };
+    let after = line.split_once("resolve host").map(|(_, rest)| rest);
+    let named = after.and_then(|rest| rest.split(around).find_map(bare));
+    let url = || {
+        line.split(around)
+            .filter(|w| w.contains("://"))
+            .find_map(bare)
+    };
+    let last = || {
+        let words: Vec<&str> = line.split(around).collect();
+        words.into_iter().rev().find_map(bare)
+    };
+    named.or_else(url).or_else(last)
 }
 
 /// What programs write when a call fails, in the C library's words.
@@ -188,7 +226,7 @@ const NO_NETWORK: [&str; 7] = [
 fn of_line(line: &str, plan: &Plan) -> Vec<Denial> {
     if plan.network.mode == NetworkMode::None && NO_NETWORK.iter().any(|words| line.contains(words))
     {
-        return vec![network()];
+        return vec![network(host_in(line).as_deref())];
     }
     if line.contains("could not write config file") && line.contains("Device or resource busy") {
         return vec![Denial {
@@ -223,14 +261,25 @@ fn of_line(line: &str, plan: &Plan) -> Vec<Denial> {
         .collect()
 }
 
-/// An address that the jail has no way to.
-pub fn unreachable(address: &str, plan: &Plan) -> Option<Denial> {
+/// An address that the jail has no way to. Who asks for names wants a host, not a server of
+/// names.
+pub fn unreachable(place: SocketAddr, plan: &Plan) -> Option<Denial> {
+    let host = match place.port() {
+        53 => "NAME".to_owned(),
+        80 | 443 => place.ip().to_string(),
+        _ => place.to_string(),
+    };
+    let (address, port) = (place.ip(), place.port());
     (plan.network.mode == NetworkMode::None).then(|| Denial {
         kind: Kind::Network,
-        what: address.to_owned(),
-        why: format!("a connection to {address} was tried, and the jail has no network"),
-        flag: Some("--net host".into()),
-        policy: Some("[network] mode = \"host\"".into()),
+        what: format!("{address} port {port}"),
+        why: format!(
+            "a connection to {address} port {port} was tried, and the jail has no network"
+        ),
+        flag: Some(format!("--allow-host {host}")),
+        policy: Some(format!(
+            "[network] mode = \"filtered\", allow = [\"{host}\"]"
+        )),
     })
 }
 
@@ -313,6 +362,32 @@ mod tests {
         assert!(turned_away(asked));
         assert!(turned_away("Ip6OutNoRoutes                  \t1\n"));
         assert!(!turned_away("Ip6OutNoRoutes                  \t0\n"));
+    }
+
+    #[test]
+    fn the_host_is_found_in_what_programs_say() {
+        for (line, host) in [
+            (
+                "curl: (6) Could not resolve host: www.example.org",
+                "www.example.org",
+            ),
+            (
+                "fatal: unable to access 'https://git.example.org/a.git/': Could not resolve host: git.example.org",
+                "git.example.org",
+            ),
+            (
+                "npm error request to https://reg.example.org:4873/tiny failed, reason: getaddrinfo EAI_AGAIN reg.example.org",
+                "reg.example.org:4873",
+            ),
+            (
+                "ping: a.test: Temporary failure in name resolution",
+                "a.test",
+            ),
+            ("connect to 203.0.113.7: Network is unreachable", ""),
+            ("Name or service not known", ""),
+        ] {
+            assert_eq!(host_in(line).unwrap_or_default(), host, "{line}");
+        }
     }
 
     #[test]

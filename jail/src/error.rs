@@ -313,21 +313,15 @@ pub enum Error {
         /// Which wall, and why.
         why: String,
     },
-    /// A group of hosts that nobody knows.
-    #[error(
-        "there is no group @{group}: @npm, @pip, @cargo, @go and other clients' names are groups"
-    )]
-    NoGroup {
-        /// As it was typed.
-        group: String,
-    },
-    /// A client without settings.
-    #[error(
-        "@{group} stands for the registries that {group}'s own settings name, and there are none: name the host with --allow-host NAME"
-    )]
-    NoRegistry {
-        /// The client.
-        group: String,
+    /// A published port cannot be served.
+    #[error("publishing port {inside} at {outside} failed: {why}")]
+    Publish {
+        /// Where on the host.
+        outside: std::net::SocketAddr,
+        /// The port inside.
+        inside: u16,
+        /// Why, and what to do.
+        why: String,
     },
     /// More ports than there can be sockets for.
     #[error("the allowed hosts name {count} ports, and at most {most} can be served: allow fewer")]

@@ -79,7 +79,11 @@ fn flags(args: &RunArgs, account: &Account) -> Result<Vec<(&'static str, Vec<u8>
     {
         flags.push((flag, absolute(path)?));
     }
-    for (flag, values) in [("--hide", &args.hide), ("--env", &args.env)] {
+    for (flag, values) in [
+        ("--hide", &args.hide),
+        ("--env", &args.env),
+        ("--publish", &args.publish),
+    ] {
         for value in values {
             flags.push((flag, value.as_bytes().to_vec()));
         }
@@ -88,7 +92,12 @@ fn flags(args: &RunArgs, account: &Account) -> Result<Vec<(&'static str, Vec<u8>
         match registry::is_group(value) {
             None => flags.push(("--allow-host", value.as_bytes().to_vec())),
             Some(group) => {
-                for host in registry::group(group, account)? {
+                let hosts = registry::group(group, account);
+                if hosts.is_empty() {
+                    // One of the policy's own, or nobody's: the policy says.
+                    flags.push(("--allow-host", value.as_bytes().to_vec()));
+                }
+                for host in hosts {
                     flags.push(("--allow-host", host.to_string().into_bytes()));
                 }
             }
@@ -118,6 +127,9 @@ fn flags(args: &RunArgs, account: &Account) -> Result<Vec<(&'static str, Vec<u8>
     }
     if args.no_broker {
         flags.push(("--no-broker", Vec::new()));
+    }
+    if args.proxy {
+        flags.push(("--proxy", Vec::new()));
     }
     if args.allow_degraded {
         flags.push(("--allow-degraded", Vec::new()));

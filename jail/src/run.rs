@@ -27,6 +27,7 @@ use crate::layout::{self, Asked, Host, Layout, Observation, Release};
 use crate::limits::scope::Scope;
 use crate::limits::{Limits, Wanted};
 use crate::net::Filtered;
+use crate::net::publish::Door;
 use crate::outcome::Outcome;
 use crate::permission::{self, Gate, Permission, Wish};
 use crate::preview::Preview;
@@ -237,6 +238,7 @@ fn jailed(
     permission: Option<&mut Permission>,
 ) -> Result<Outcome, Error> {
     let mut plan = plan;
+    let door = Door::open(&plan)?;
     let state = State::of(&account);
     let mut note = Noted::default();
     let mut preview = match files {
@@ -256,6 +258,7 @@ fn jailed(
         recorder: Recorder::default(),
         tracer: args.trace.then(|| Tracer::new(&plan)),
         network: Filtered::of(&plan, permission.as_deref().map(Permission::asker)),
+        door,
         scope: permission.as_deref().map(Permission::scope),
         gate: permission.map(Gate::new),
     };
@@ -275,9 +278,9 @@ fn jailed(
         Some(error) => Err(error),
         None => outcome,
     };
-    if let Some(network) = guards.network {
-        report.reached(network.finish());
-    }
+    let network = guards.network.map(Filtered::finish);
+    let door = guards.door.map(Door::finish);
+    report.reached([network, door].into_iter().flatten().flatten().collect());
     if let Some(protection) = guards.protection {
         report.kept_away(protection.finish());
     }
@@ -359,6 +362,7 @@ struct Guards<'a> {
     recorder: Recorder,
     tracer: Option<Tracer<'a>>,
     network: Option<Filtered<'a>>,
+    door: Option<Door>,
     /// Who is asked for a group where none can be made.
     scope: Option<Scope>,
     gate: Option<Gate<'a>>,
@@ -381,6 +385,9 @@ impl<'a> Guards<'a> {
         }
         if let Some(network) = &mut self.network {
             list.push(network);
+        }
+        if let Some(door) = &mut self.door {
+            list.push(door);
         }
         list
     }
@@ -429,6 +436,12 @@ fn confine(
     }
     if let Some(network) = &mut guards.network {
         network.held_by(layout.rules.as_ref().map(|rules| rules.abi));
+    }
+    if let Some(door) = &mut guards.door {
+        for note in door.notes() {
+            report.note(&note);
+        }
+        door.held_by(layout.rules.as_ref().map(|rules| rules.abi));
     }
     // A jail that is built a second time may find the gate open.
     if guards.gate.as_ref().is_some_and(Gate::is_closed) {

@@ -8,6 +8,7 @@
 use std::collections::HashSet;
 use std::ffi::{CString, OsStr};
 use std::fs::File;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
@@ -147,9 +148,9 @@ impl<'a> Tracer<'a> {
             Some(&[low, high]) if read => i32::from(u16::from_ne_bytes([low, high])),
             _ => return,
         };
-        let shown = match (family, address.as_slice()) {
+        let place = match (family, address.as_slice()) {
             (libc::AF_INET, &[_, _, p, q, a, b, c, d, ..]) if a != 127 => {
-                format!("{a}.{b}.{c}.{d} port {}", u16::from_be_bytes([p, q]))
+                SocketAddr::from(([a, b, c, d], u16::from_be_bytes([p, q])))
             }
             (libc::AF_INET6, bytes) if bytes.len() >= 24 => {
                 let mut octets = [0; 16];
@@ -158,7 +159,7 @@ impl<'a> Tracer<'a> {
                 if ip.is_loopback() {
                     return;
                 }
-                format!("{ip} port {}", u16::from_be_bytes([bytes[2], bytes[3]]))
+                SocketAddr::from((ip, u16::from_be_bytes([bytes[2], bytes[3]])))
             }
             (libc::AF_UNIX, [_, _, path @ ..]) if path.first() == Some(&b'/') => {
                 let path = path.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -166,7 +167,7 @@ impl<'a> Tracer<'a> {
             }
             _ => return,
         };
-        let denial = denials::unreachable(&shown, self.plan);
+        let denial = denials::unreachable(place, self.plan);
         self.add(denial);
     }
 

@@ -24,6 +24,7 @@ pub mod plan;
 pub mod policy_test;
 pub mod profile;
 pub mod protect;
+pub mod publish;
 pub mod redact;
 pub mod risk;
 pub mod rule;

@@ -267,7 +267,27 @@ pub struct Network {
     /// What happens to a connection that does not say whom it means.
     #[serde(default)]
     pub unnamed: Unnamed,
+    /// Ports of the jail that are served on the host.
+    #[serde(default)]
+    pub publish: Vec<Publish>,
+    /// Whether there is a proxy inside for programs that insist on one.
+    #[serde(default)]
+    pub proxy: Proxy,
 }
+
+/// Whether programs inside are offered a proxy, to the same hosts as everybody.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Proxy {
+    /// None is needed.
+    #[default]
+    None,
+    /// HTTP and SOCKS5 at [`PROXY`], and the variables that say so.
+    Offered,
+}
+
+/// Where the proxy is, inside a jail that has one.
+pub const PROXY: (std::net::Ipv4Addr, u16) = (std::net::Ipv4Addr::new(198, 18, 0, 1), 3128);
 
 /// What happens when a connection goes to a host on neither list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -292,6 +312,7 @@ pub enum Unnamed {
 }
 
 pub use crate::host::HostPattern;
+pub use crate::publish::Publish;
 
 /// What may be used up; an absent limit is not set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -46,6 +46,7 @@ fn waiting() -> Vec<(&'static str, Vec<Test>)> {
     vec![
         ("preview-long", preview::long()),
         ("crashes", crash::long()),
+        ("network-load", network::long()),
     ]
 }
 

@@ -12,6 +12,7 @@ use super::kept::{self, Kept};
 use super::look::{self, Names};
 use super::tree::{Kind, Shown, Tree};
 use crate::error::Error;
+use crate::net::settings;
 
 /// Where the sandbox's own caches are mounted; other caches are links into it, which cost
 /// a tenth of a mount.
@@ -72,6 +73,19 @@ pub fn lay(
         }
         (CacheSource::None, _) | (CacheSource::Own, None) => Ok(()),
     }
+}
+
+/// Where package managers fetch from, by their owner's settings.
+pub fn registries(tree: &mut Tree, home: &Path) -> Result<(), Error> {
+    if home == Path::new("/") || tree.covered(home) {
+        return Ok(());
+    }
+    for (path, content) in settings::carried(home) {
+        if !tree.covered(&path) {
+            tree.file(&path, content, 0o600)?;
+        }
+    }
+    Ok(())
 }
 
 /// Shows a host path below home where it exists; a link is made again if it stays below

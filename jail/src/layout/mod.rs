@@ -271,6 +271,9 @@ pub fn prepare(
     grants::lay(&mut tree, &plan.filesystem.grants)?;
     let kept = host.kept.as_ref();
     home::lay(&mut tree, &plan.home, host.cache.as_deref(), kept)?;
+    if network == NetworkSpace::Filtered {
+        home::registries(&mut tree, plan.home.path.as_path())?;
+    }
     if let (Some(agent), Some(folder)) = (&plan.home.agent, &host.agent) {
         kept::lay_agent(&mut tree, agent, folder)?;
     }

@@ -106,5 +106,5 @@ fn answer(relay: &OwnedFd, name: &str, port: u16, allowed: bool) {
         allowed,
     };
     // A relay that is gone needs no answers.
-    let _ = super::say(relay, &word);
+    let _ = super::process::say(relay, &word);
 }

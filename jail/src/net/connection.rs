@@ -1,7 +1,7 @@
 //! One connection of the command, from the moment it is accepted to its end.
 
 use std::collections::VecDeque;
-use std::io::Read;
+use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
@@ -9,17 +9,23 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::sys::socket::sockopt::{Linger, SocketError, TcpNoDelay};
 use nix::sys::socket::{
-    AddressFamily, SockFlag, SockType, SockaddrStorage, connect, getsockopt, setsockopt, socket,
+    AddressFamily, MsgFlags, SockFlag, SockType, SockaddrStorage, connect, getsockopt, recv,
+    setsockopt, socket,
 };
 use sjail_policy::plan::Unnamed;
 
 use super::flow::{Flow, Moved, Pipes};
 use super::gate::{Gate, USUAL};
 use super::hello::{self, Said};
+use super::http::{self, Requests, Wants};
+use super::proxy::{Protocol, Talk};
 use super::record::{Decision, Entry};
 
 /// How long one address has to take a connection.
 pub const DIAL: Duration = Duration::from_secs(10);
+
+/// So often requests are looked at before others have their turn.
+const TURN: usize = 16;
 
 /// Whom the command dialled.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,15 +54,32 @@ pub struct Connection {
     pub host: Host,
     /// The port.
     pub port: u16,
+    /// How it came about.
+    pub way: Way,
     /// What is being done about it.
     pub stage: Stage,
+    /// What the command has sent already, for the host that it wants.
+    pub early: Vec<u8>,
     started: Instant,
     dialled: Option<IpAddr>,
+}
+
+/// How a connection came about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// The command dialled.
+    Dialled,
+    /// The command asked the proxy.
+    Proxied(Protocol),
+    /// Somebody outside came to this published address.
+    Published(SocketAddr),
 }
 
 /// What is being done about a connection.
 #[derive(Debug)]
 pub enum Stage {
+    /// The proxy is told what is wanted.
+    Proxy(Talk),
     /// A person is asked; not a byte has been read.
     Asking,
     /// The name is looked up.
@@ -83,9 +106,11 @@ pub struct Open {
     pub server: TcpStream,
     /// First words whose meaning is not clear yet: nothing of them has gone out.
     hello: Option<Vec<u8>>,
-    /// From the command.
+    /// HTTP that is read along, request by request.
+    requests: Option<Requests>,
+    /// From whoever dialled.
     up: Flow,
-    /// To the command.
+    /// To whoever dialled.
     down: Flow,
 }
 
@@ -111,13 +136,15 @@ pub enum Turn {
 
 impl Connection {
     /// A connection that was just accepted.
-    pub fn new(client: TcpStream, host: Host, port: u16, stage: Stage) -> Connection {
+    pub fn new(client: TcpStream, host: Host, port: u16, way: Way) -> Connection {
         let _ = setsockopt(&client, TcpNoDelay, &true);
         Connection {
             client,
             host,
             port,
-            stage,
+            way,
+            stage: Stage::LookingUp,
+            early: Vec::new(),
             started: Instant::now(),
             dialled: None,
         }
@@ -157,11 +184,20 @@ impl Connection {
         };
         let errno = match getsockopt(&server, SocketError) {
             Ok(0) if server.peer_addr().is_ok() => {
+                let mut down = Flow::default();
+                if let Way::Proxied(protocol) = self.way {
+                    down.first(protocol.yes().to_vec());
+                }
+                let early = std::mem::take(&mut self.early);
                 self.stage = Stage::Open(Box::new(Open {
                     server,
-                    hello: Some(Vec::new()),
+                    hello: match self.way {
+                        Way::Published(_) => None,
+                        Way::Dialled | Way::Proxied(_) => Some(early),
+                    },
+                    requests: None,
                     up: Flow::default(),
-                    down: Flow::default(),
+                    down,
                 }));
                 return Ok(());
             }
@@ -198,9 +234,16 @@ impl Connection {
         }
         let up = match open.hello {
             Some(_) => Moved::Waits,
-            None => open.up.advance(&self.client, &open.server, pipes),
+            None => match open.up(&self.client, &self.host, self.port, gate, pipes) {
+                Ok(moved) => moved,
+                Err(turn) => return turn,
+            },
         };
-        let down = open.down.advance(&open.server, &self.client, pipes);
+        let down = match open.requests.as_ref().map(Requests::wants) {
+            // Held until its first line has been seen.
+            Some(Wants::Answer) => Moved::Waits,
+            _ => open.down.advance(&open.server, &self.client, pipes),
+        };
         match (up, down) {
             (Moved::Broken, _) | (_, Moved::Broken) => Turn::Broken,
             _ if open.up.is_done() && open.down.is_done() => Turn::Ended,
@@ -211,9 +254,21 @@ impl Connection {
 
     /// Whether all that the command had to say has been passed on.
     pub fn has_said_all(&self) -> bool {
-        match &self.stage {
-            Stage::Open(open) => open.up.is_done(),
+        match (&self.stage, self.way) {
+            (Stage::Open(open), Way::Published(_)) => open.down.is_done(),
+            (Stage::Open(open), _) => open.up.is_done(),
             _ => true,
+        }
+    }
+
+    /// Ends it for a reason: a proxy's client is told, everybody else is reset.
+    pub fn turn_away(&self, decision: Decision) {
+        match (&self.stage, self.way) {
+            (Stage::Open(_), _) | (_, Way::Dialled | Way::Published(_)) => self.reset(),
+            (_, Way::Proxied(protocol)) => {
+                // Who does not read its answer goes without.
+                let _ = (&self.client).write_all(protocol.no(decision));
+            }
         }
     }
 
@@ -240,8 +295,11 @@ impl Connection {
             .try_into()
             .unwrap_or(u64::MAX);
         if let Stage::Open(open) = &self.stage {
-            entry.sent = open.up.total();
-            entry.received = open.down.total();
+            (entry.sent, entry.received) = (open.up.total(), open.down.total());
+        }
+        if let Way::Published(place) = self.way {
+            std::mem::swap(&mut entry.sent, &mut entry.received);
+            entry.published = Some(place.to_string());
         }
         entry
     }
@@ -261,35 +319,144 @@ impl Open {
         };
         let mut piece = [0; 16 << 10];
         loop {
-            let said = match client.read(&mut piece) {
+            let said = match words.is_empty() {
+                true => Said::More,
+                false => match hello::read(&words) {
+                    Said::More if words.len() > hello::LONGEST => hello_or_nobody(&words),
+                    said => said,
+                },
+            };
+            if said != Said::More {
+                return self.begin(words, said, host, port, gate);
+            }
+            match client.read(&mut piece) {
+                Ok(0) if words.is_empty() => {
+                    self.up.end();
+                    return Ok(());
+                }
                 Ok(0) => {
                     self.up.end();
-                    match words.is_empty() {
-                        true => return Ok(()),
-                        false => hello_or_nobody(&words),
-                    }
+                    let said = hello_or_nobody(&words);
+                    return self.begin(words, said, host, port, gate);
                 }
-                Ok(length) => {
-                    words.extend_from_slice(piece.get(..length).unwrap_or_default());
-                    match hello::read(&words) {
-                        Said::More if words.len() > hello::LONGEST => hello_or_nobody(&words),
-                        said => said,
-                    }
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                Ok(length) => words.extend_from_slice(piece.get(..length).unwrap_or_default()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.hello = Some(words);
                     return Ok(());
                 }
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return Err(Turn::Broken),
-            };
-            if said == Said::More {
-                continue;
             }
-            judge(said, host, port, gate)?;
-            self.up.first(words);
-            return Ok(());
         }
+    }
+
+    /// The first words are complete: lets them go on, if they may.
+    fn begin(
+        &mut self,
+        words: Vec<u8>,
+        said: Said,
+        host: &Host,
+        port: u16,
+        gate: &Gate,
+    ) -> Result<(), Turn> {
+        let is_http = words.first().is_some_and(u8::is_ascii_uppercase);
+        match (host, &said) {
+            (Host::Name(name), Said::Name(other)) if is_http && name == other => {
+                let mut requests = Requests::to(name);
+                let out = passed(requests.take(&words), &mut requests, host, port, gate)?;
+                self.up.first(out);
+                self.requests = Some(requests);
+            }
+            _ => {
+                judge(said, host, port, gate)?;
+                self.up.first(words);
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves what the client says; requests are read before they go on.
+    fn up(
+        &mut self,
+        mut client: &TcpStream,
+        host: &Host,
+        port: u16,
+        gate: &Gate,
+        pipes: &mut Pipes,
+    ) -> Result<Moved, Turn> {
+        let mut piece = [0; 16 << 10];
+        for _ in 0..TURN {
+            let Some(requests) = &mut self.requests else {
+                return Ok(self.up.advance(client, &self.server, pipes));
+            };
+            let allowance = match requests.wants() {
+                Wants::Everything => None,
+                Wants::Bytes(count) => Some(count),
+                Wants::Words => Some(0),
+                Wants::Answer => {
+                    if let Some(line) = first_of_answer(&self.server) {
+                        let out = requests.answered(&line);
+                        let out = passed(out, requests, host, port, gate)?;
+                        self.up.first(out);
+                        continue;
+                    }
+                    Some(0)
+                }
+            };
+            self.up.allow(allowance);
+            let moved = self.up.advance(client, &self.server, pipes);
+            requests.passed(self.up.took());
+            if moved != Moved::Waits || !self.up.is_held() {
+                return Ok(moved);
+            }
+            match requests.wants() {
+                Wants::Answer if allowance == Some(0) => return Ok(Moved::Waits),
+                Wants::Words => {}
+                _ => continue,
+            }
+            match client.read(&mut piece) {
+                Ok(0) => self.up.end(),
+                Ok(length) => {
+                    let out = requests.take(piece.get(..length).unwrap_or_default());
+                    let out = passed(out, requests, host, port, gate)?;
+                    self.up.first(out);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Moved::Waits),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return Ok(Moved::Broken),
+            }
+        }
+        Ok(Moved::More)
+    }
+}
+
+/// What of a stream of requests may go on; a fault is judged as first words are.
+fn passed(
+    taken: Result<Vec<u8>, Said>,
+    requests: &mut Requests,
+    host: &Host,
+    port: u16,
+    gate: &Gate,
+) -> Result<Vec<u8>, Turn> {
+    match taken {
+        Ok(out) => Ok(out),
+        Err(said) => {
+            judge(said, host, port, gate)?;
+            Ok(requests.free())
+        }
+    }
+}
+
+/// The beginning of an answer's first line, which stays where it is; empty if the server has
+/// ended without one, `None` if it is not there yet.
+fn first_of_answer(server: &TcpStream) -> Option<Vec<u8>> {
+    let mut line = [0; http::ANSWER];
+    let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
+    match recv(server.as_raw_fd(), &mut line, flags) {
+        Ok(length) if length == line.len() => Some(line.to_vec()),
+        Ok(0) => Some(Vec::new()),
+        Ok(_) | Err(Errno::EAGAIN | Errno::EINTR) => None,
+        Err(_) => Some(Vec::new()),
     }
 }
 
@@ -311,7 +478,7 @@ fn judge(said: Said, host: &Host, port: u16, gate: &Gate) -> Result<(), Turn> {
         Said::Name(other) if other == *name => return Ok(()),
         Said::Name(other) | Said::Odd(other) => {
             return refused(
-                format!("was dialled, but the first words were for {other}"),
+                format!("was dialled, but what was said was for {other}"),
                 None,
             );
         }
@@ -355,6 +522,8 @@ mod tests {
             deny: Vec::new(),
             unlisted: Unlisted::Refuse,
             unnamed,
+            publish: Vec::new(),
+            proxy: Default::default(),
         })
     }
 

@@ -62,6 +62,10 @@ pub struct Flow {
     pipe: Option<Pipe>,
     inside: usize,
     ended: bool,
+    /// How much may be taken from the source; everything, if nothing is said.
+    allowance: Option<u64>,
+    /// What was taken since somebody asked.
+    taken: u64,
     /// Whether the end has been passed on: nothing more will come.
     done: bool,
     /// Bytes that were passed on.
@@ -80,9 +84,24 @@ pub enum Moved {
 }
 
 impl Flow {
-    /// Bytes to be passed on before any others.
+    /// Bytes to be passed on before any that are still with the source.
     pub fn first(&mut self, head: Vec<u8>) {
-        self.head = head;
+        self.head.extend(head);
+    }
+
+    /// How much may be taken from the source from now on.
+    pub fn allow(&mut self, allowance: Option<u64>) {
+        self.allowance = allowance;
+    }
+
+    /// How much was taken since this was asked last.
+    pub fn took(&mut self) -> u64 {
+        std::mem::take(&mut self.taken)
+    }
+
+    /// Whether it could go on, but may not.
+    pub fn is_held(&self) -> bool {
+        self.allowance == Some(0) && self.head.is_empty() && self.inside == 0 && !self.ended
     }
 
     /// The source has ended.
@@ -143,8 +162,13 @@ impl Flow {
             let _ = to.shutdown(Shutdown::Write);
             return Ok(());
         }
+        let piece = match self.allowance {
+            Some(0) => return Err(Errno::EAGAIN),
+            Some(left) => PIECE.min(usize::try_from(left).unwrap_or(PIECE)),
+            None => PIECE,
+        };
         let pipe = pipes.take()?;
-        match splice(from, None, &pipe.writer, None, PIECE, flags) {
+        match splice(from, None, &pipe.writer, None, piece, flags) {
             Ok(0) => {
                 pipes.give(pipe);
                 self.ended = true;
@@ -152,6 +176,8 @@ impl Flow {
             }
             Ok(moved) => {
                 self.inside = moved;
+                self.taken += moved as u64;
+                self.allowance = self.allowance.map(|left| left.saturating_sub(moved as u64));
                 self.pipe = Some(pipe);
                 Ok(())
             }

@@ -1,9 +1,9 @@
 //! Who may be reached: the one place where that is decided.
 
 use std::collections::{BTreeSet, HashMap};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use sjail_policy::plan::{HostPattern, Network, Unlisted, Unnamed};
+use sjail_policy::plan::{HostPattern, Network, PROXY, Proxy, Unlisted, Unnamed};
 
 use super::address;
 
@@ -17,12 +17,13 @@ const ASKED: u16 = 22;
 pub const DNS: u16 = 53;
 
 /// The lists, and the answers that were given meanwhile.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Gate {
     allow: Vec<HostPattern>,
     deny: Vec<HostPattern>,
     unlisted: Unlisted,
     unnamed: Unnamed,
+    proxy: Proxy,
     answers: HashMap<(String, u16), Verdict>,
 }
 
@@ -70,6 +71,7 @@ impl Gate {
             deny: network.deny.clone(),
             unlisted: network.unlisted,
             unnamed: network.unnamed,
+            proxy: network.proxy,
             answers: HashMap::new(),
         }
     }
@@ -80,9 +82,20 @@ impl Gate {
         if self.unlisted == Unlisted::Ask {
             ports.insert(ASKED);
         }
+        if self.proxy == Proxy::Offered {
+            ports.insert(PROXY.1);
+        }
         ports.extend(self.allow.iter().filter_map(HostPattern::port));
         ports.remove(&DNS);
         ports
+    }
+
+    /// Whether this is where the proxy is.
+    pub fn is_proxy(&self, place: SocketAddr) -> bool {
+        let (address, port) = PROXY;
+        self.proxy == Proxy::Offered
+            && place.ip().to_canonical() == IpAddr::V4(address)
+            && place.port() == port
     }
 
     /// Whether a host may be reached by its name. The name must be canonical.
@@ -204,6 +217,8 @@ mod tests {
             deny: list(deny),
             unlisted,
             unnamed: Unnamed::Refuse,
+            publish: Vec::new(),
+            proxy: Default::default(),
         })
     }
 

@@ -3,6 +3,8 @@
 
 use sjail_policy::host;
 
+use super::http;
+
 /// First words are not longer than this.
 pub const LONGEST: usize = 64 << 10;
 
@@ -27,7 +29,9 @@ pub fn read(bytes: &[u8]) -> Said {
     match bytes.first() {
         None => Said::More,
         Some(0x16) => tls(bytes),
-        Some(b'A'..=b'Z') => http(bytes),
+        Some(b'A'..=b'Z') => http::first(bytes),
+        // Servers take empty lines before a request for nothing.
+        Some(b'\r' | b'\n') => Said::Nobody("it begins with an empty line"),
         Some(_) => Said::Other,
     }
 }
@@ -124,92 +128,13 @@ fn host_name(data: &[u8]) -> Option<&[u8]> {
     list.0.is_empty().then_some(name)
 }
 
-/// An HTTP/1 request head.
-fn http(bytes: &[u8]) -> Said {
-    let method = bytes
-        .iter()
-        .take(20)
-        .take_while(|byte| byte.is_ascii_uppercase())
-        .count();
-    match bytes.get(method) {
-        None if method < 20 => return Said::More,
-        Some(b' ') => {}
-        _ => return Said::Other,
-    }
-    if bytes.starts_with(b"PRI * HTTP/2") {
-        return Said::Nobody("it speaks HTTP/2 without TLS, which hides the host");
-    }
-    let Some(end) = find(bytes, b"\r\n\r\n") else {
-        // A head that could be read in two ways is read in none.
-        return match find(bytes, b"\n\n") {
-            Some(_) => Said::Nobody("its HTTP head is malformed"),
-            None => Said::More,
-        };
-    };
-    let head = bytes.get(..end).unwrap_or_default();
-    request_host(head).unwrap_or(Said::Nobody("its HTTP head is malformed"))
-}
-
-/// The host of a request head without its last line ends; `None` if it is malformed.
-fn request_host(head: &[u8]) -> Option<Said> {
-    let text = std::str::from_utf8(head).ok()?;
-    let mut lines = text.split("\r\n");
-    let first = lines.next()?;
-    if text
-        .bytes()
-        .any(|byte| byte == 0 || (byte < b' ' && !b"\r\n\t".contains(&byte)))
-    {
-        return None;
-    }
-    let [method, target, version] = first.split(' ').collect::<Vec<_>>().try_into().ok()?;
-    if !version.starts_with("HTTP/1.") {
-        return Some(Said::Nobody("its HTTP is older than Host"));
-    }
-    if method == "CONNECT" {
-        return Some(Said::Nobody("it asks for a tunnel (CONNECT)"));
-    }
-    let mut host = None;
-    for line in lines {
-        let (name, value) = line.split_once(':')?;
-        if line.contains(['\r', '\n']) || name.is_empty() || name.contains([' ', '\t']) {
-            return None;
-        }
-        if name.eq_ignore_ascii_case("host") && host.replace(value.trim()).is_some() {
-            return None;
-        }
-    }
-    let Some(host) = host.filter(|host| !host.is_empty()) else {
-        return Some(Said::Nobody("its HTTP request names no host"));
-    };
-    // A whole URL must not name somebody else.
-    if let Some((_, rest)) = target.split_once("://")
-        && !target.starts_with('/')
-    {
-        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        if without_port(authority) != without_port(host) {
-            return Some(Said::Odd(authority.to_owned()));
-        }
-    }
-    Some(named(without_port(host).as_bytes()))
-}
-
-fn without_port(authority: &str) -> &str {
-    match authority.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
-        _ => authority,
-    }
-}
-
-fn named(name: &[u8]) -> Said {
+/// A host as it is written on the wire.
+pub fn named(name: &[u8]) -> Said {
     let text = String::from_utf8_lossy(name);
     match host::canonical(&text) {
         Some(name) => Said::Name(name),
         None => Said::Odd(text.into_owned()),
     }
-}
-
-fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
-    bytes.windows(part.len()).position(|window| window == part)
 }
 
 struct Cursor<'a>(&'a [u8]);

@@ -46,6 +46,8 @@ pub enum Serves {
     Packets,
     /// Connections to this port; to [`DNS`], questions in a stream.
     Connections(u16),
+    /// Connections from the host to a published port; this is the one inside.
+    Published(u16),
 }
 
 /// Opens the jail's network, and gives the sockets for these ports and for names.

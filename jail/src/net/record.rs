@@ -25,6 +25,9 @@ pub struct Entry {
     pub fix: Option<String>,
     /// The address that was dialled.
     pub address: Option<String>,
+    /// Where on the host it came in, for a published port; `host` then is who came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<String>,
     /// How many connections or lookups this stands for.
     pub count: u64,
     /// Bytes from the command.
@@ -55,6 +58,7 @@ impl Entry {
             reason: None,
             fix: None,
             address: None,
+            published: None,
             count: 1,
             sent: 0,
             received: 0,
@@ -90,6 +94,12 @@ impl Entry {
             Some(fix) => format!("; {fix} allows it"),
             None => String::new(),
         };
+        if let Some(published) = &self.published {
+            let inside = self.port.unwrap_or_default();
+            return Some(format!(
+                "network: {published} was dialled{times}, and port {inside} inside did not answer: {reason}"
+            ));
+        }
         Some(match self.decision {
             Decision::Refuse => format!("network: {place} was refused{times}: it {reason}{fix}"),
             Decision::Allow => format!("network: {place} could not be reached{times}: {reason}"),
@@ -97,8 +107,10 @@ impl Entry {
     }
 
     fn is_like(&self, other: &Entry) -> bool {
-        (&self.host, self.port, self.decision, &self.reason)
-            == (&other.host, other.port, other.decision, &other.reason)
+        let kind = |entry: &Entry| (entry.port, entry.decision);
+        kind(self) == kind(other)
+            && (&self.host, &self.reason, &self.published)
+                == (&other.host, &other.reason, &other.published)
     }
 
     fn add(&mut self, other: &Entry) {

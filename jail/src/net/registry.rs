@@ -12,7 +12,6 @@ use sjail_policy::plan::HostPattern;
 
 use crate::caller::Account;
 use crate::cli::RunArgs;
-use crate::error::Error;
 
 /// No settings are longer.
 const LONGEST: u64 = 256 << 10;
@@ -134,22 +133,16 @@ pub fn needed(args: &RunArgs, account: &Account) -> Vec<Vec<u8>> {
     hosts
 }
 
-/// What `@npm` stands for on the command line.
-pub fn group(name: &str, account: &Account) -> Result<Vec<HostPattern>, Error> {
+/// What `@npm` stands for by the client's settings; nothing for what is no client's name, or
+/// has no settings.
+pub fn group(name: &str, account: &Account) -> Vec<HostPattern> {
     let client = SETTINGS
         .iter()
         .flat_map(|settings| settings.clients)
         .find(|client| client.name() == name);
-    let hosts = client.map(|client| configured(*client, &account.home));
-    match hosts {
-        Some(hosts) if !hosts.is_empty() => Ok(hosts),
-        Some(_) => Err(Error::NoRegistry {
-            group: name.to_owned(),
-        }),
-        None => Err(Error::NoGroup {
-            group: name.to_owned(),
-        }),
-    }
+    client
+        .map(|client| configured(*client, &account.home))
+        .unwrap_or_default()
 }
 
 /// A quick look: most commands have nothing to do with any of this.
@@ -190,7 +183,8 @@ fn configured(client: Client, home: &Path) -> Vec<HostPattern> {
     hosts
 }
 
-fn read(path: &Path) -> Option<Vec<u8>> {
+/// A file of settings, if it is one.
+pub fn read(path: &Path) -> Option<Vec<u8>> {
     let meta = std::fs::metadata(path).ok()?;
     (meta.is_file() && meta.len() <= LONGEST)
         .then(|| std::fs::read(path).ok())

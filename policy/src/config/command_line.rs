@@ -18,6 +18,8 @@ pub struct CommandLine {
     /// The hosts that a package manager on the line fetches from; `None` for one that is not
     /// known and must be asked about.
     pub(super) installs: Vec<Option<HostPattern>>,
+    /// The groups of hosts that were named, without their `@`.
+    pub(super) groups: Vec<String>,
     /// Whether the workspace was named aloud.
     pub workspace: WorkspaceChoice,
 }
@@ -52,6 +54,11 @@ impl CommandLine {
                 .push(host.map_err(|why| Error::Flag { flag, why })?);
             return Ok(());
         }
+        if let ("--allow-host", Some(group)) = (flag, value.strip_prefix(b"@")) {
+            let group = text(group).map_err(|why| Error::Flag { flag, why })?;
+            self.groups.push(group.to_owned());
+            return Ok(());
+        }
         let setting = read(flag, value).map_err(|why| Error::Flag { flag, why })?;
         self.settings.push((setting, flag));
         Ok(())
@@ -61,6 +68,7 @@ impl CommandLine {
     pub fn is_empty(&self) -> bool {
         self.settings.is_empty()
             && self.installs.is_empty()
+            && self.groups.is_empty()
             && self.workspace == WorkspaceChoice::Found
     }
 }
@@ -77,6 +85,8 @@ fn read(flag: &str, value: &[u8]) -> Result<Setting, String> {
                 .ok_or_else(|| format!("`{}` is none of none, filtered, host", inert(value)))?,
         ),
         "--allow-host" => Setting::NetworkAllow(text(value)?.parse().map_err(shown)?),
+        "--publish" => Setting::NetworkPublish(text(value)?.parse().map_err(shown)?),
+        "--proxy" => Setting::NetworkProxy(true),
         "--env" => environment(value)?,
         "--no-broker" => Setting::SandboxBroker(false),
         "--allow-degraded" => Setting::SandboxAllowDegraded(true),

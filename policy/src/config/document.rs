@@ -10,7 +10,7 @@ use super::grant::{Bind, GrantPath};
 use super::key::Key;
 use super::origin::{Layer, Origin, Sourced};
 use super::reader::{Item, Reader};
-use super::setting::{Level, Mode, OnFailure, Preview, Scope, Setting, ToolProfile};
+use super::setting::{Group, Level, Mode, OnFailure, Preview, Scope, Setting, ToolProfile};
 use super::testcase::TestCase;
 use super::value::{
     access_named, lock, memory, network_named, protected_name, rule_setting, shown, size, tool,
@@ -171,6 +171,13 @@ impl Reader<'_> {
             }
             Key::NetworkAsk => S::NetworkAsk(self.boolean(key, value)?),
             Key::NetworkInstalls => S::NetworkInstalls(self.boolean(key, value)?),
+            Key::NetworkGroups => return self.groups(key, value, into),
+            Key::NetworkPublish => {
+                return self.list(key, value, into, &|text| {
+                    text.parse().map(S::NetworkPublish).map_err(shown)
+                });
+            }
+            Key::NetworkProxy => S::NetworkProxy(self.boolean(key, value)?),
             Key::NetworkUnnamed => {
                 S::NetworkUnnamed(self.word(key, value, &["refuse", "allow"], unnamed_named)?)
             }
@@ -277,6 +284,35 @@ impl Reader<'_> {
             let setting = variable(name.get_ref().as_bytes(), text.as_bytes())
                 .map_err(|why| self.wrong(key.name(), value, why))?;
             self.push(Setting::EnvironmentSet(setting), value, into);
+        }
+        Ok(())
+    }
+
+    /// Each group a list of hosts, or a text with blanks between them.
+    fn groups(&self, key: Key, value: Item<'_, '_>, into: &mut Document) -> Result<(), Error> {
+        let DeValue::Table(groups) = value.get_ref() else {
+            return Err(self.wrong(
+                key.name(),
+                value,
+                "a table is wanted: groups = { work = [\"example.org\"] }".to_owned(),
+            ));
+        };
+        for (name, value) in in_order(groups) {
+            let words: Vec<&str> = match value.get_ref() {
+                DeValue::String(text) => text.split_ascii_whitespace().collect(),
+                _ => self
+                    .items(key.name(), value)?
+                    .iter()
+                    .map(|item| self.text(key.name(), item))
+                    .collect::<Result<_, _>>()?,
+            };
+            let group = words
+                .into_iter()
+                .map(|word| word.parse().map_err(shown))
+                .collect::<Result<_, _>>()
+                .and_then(|hosts| Group::new(name.get_ref(), hosts))
+                .map_err(|why| self.wrong(key.name(), value, why))?;
+            self.push(Setting::NetworkGroup(group), value, into);
         }
         Ok(())
     }

@@ -21,6 +21,9 @@ pub enum Key {
     NetworkAsk,
     NetworkUnnamed,
     NetworkInstalls,
+    NetworkGroups,
+    NetworkPublish,
+    NetworkProxy,
     LimitsMemory,
     LimitsCpu,
     LimitsPids,
@@ -141,6 +144,21 @@ const KEYS: &[(Key, &str, &str)] = &[
         Key::NetworkInstalls,
         "network.installs",
         "whether a package manager without a network may reach its own registry",
+    ),
+    (
+        Key::NetworkGroups,
+        "network.groups",
+        "hosts under one name, for --allow-host @NAME",
+    ),
+    (
+        Key::NetworkPublish,
+        "network.publish",
+        "ports of the jail that are served on the host: 127.0.0.1:8080:3000",
+    ),
+    (
+        Key::NetworkProxy,
+        "network.proxy",
+        "whether the filtered network has an HTTP and SOCKS5 proxy, and the variables that name it",
     ),
     (
         Key::LimitsMemory,

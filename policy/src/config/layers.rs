@@ -15,8 +15,10 @@ use super::sandbox_md;
 use super::setting::Setting;
 use super::testcase::TestCase;
 use crate::bytes::ByteString;
+use crate::host::HostPattern;
 use crate::plan::NetworkMode;
 use crate::profile::Profile;
+use crate::show;
 
 /// A policy file is not longer than this.
 pub const MAX_FILE: usize = 1 << 20;
@@ -353,6 +355,12 @@ impl<'a> Parts<'a> {
         for (setting, flag) in &options.settings {
             policy.apply(setting.clone(), Origin::CommandLine(flag));
         }
+        for name in &options.groups {
+            for host in group(&policy, name)? {
+                let origin = Origin::CommandLine(ALLOW_HOST);
+                policy.apply(Setting::NetworkAllow(host), origin);
+            }
+        }
         let said = |key: Key| {
             options
                 .settings
@@ -360,6 +368,10 @@ impl<'a> Parts<'a> {
                 .rev()
                 .find(|(setting, _)| setting.key() == key)
                 .map(|(_, flag)| *flag)
+                .or_else(|| {
+                    let named = key == Key::NetworkAllow && !options.groups.is_empty();
+                    named.then_some(ALLOW_HOST)
+                })
         };
         // Hosts are named to be reached: without --net, that needs the filtered network.
         if let Some(flag) = said(Key::NetworkAllow)
@@ -403,12 +415,32 @@ impl<'a> Parts<'a> {
     }
 }
 
+const ALLOW_HOST: &str = "--allow-host";
+
+/// Whom a group of the policy stands for.
+fn group(policy: &Policy, name: &str) -> Result<Vec<HostPattern>, Error> {
+    let known = policy.groups.iter().find(|group| group.value.name == name);
+    match known {
+        Some(group) => Ok(group.value.hosts.clone()),
+        None => Err(Error::Flag {
+            flag: ALLOW_HOST,
+            why: format!(
+                "@{} stands for nobody: no package manager of that name has a registry in its settings, and no policy file has such a group (`groups` below [network]); name the host instead",
+                show::inert(name.as_bytes())
+            ),
+        }),
+    }
+}
+
 /// The option that changed a key which it does not name.
 fn option_behind(key: Key, options: &CommandLine) -> Option<&'static str> {
     let wanted = match key {
-        Key::NetworkMode => "--allow-host",
+        Key::NetworkMode => ALLOW_HOST,
         _ => return None,
     };
+    if !options.groups.is_empty() {
+        return Some(wanted);
+    }
     options
         .settings
         .iter()

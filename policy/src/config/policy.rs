@@ -3,12 +3,12 @@
 use super::grant::{Bind, GrantPath};
 use super::key::{Key, LockPattern};
 use super::origin::{Origin, Sourced};
-use super::setting::{Level, Mode, OnFailure, Preview, Scope, Setting, ToolProfile};
+use super::setting::{Group, Level, Mode, OnFailure, Preview, Scope, Setting, ToolProfile};
 use super::tools;
 use crate::bytes::ByteString;
 use crate::duration::Duration;
 use crate::host::HostPattern;
-use crate::plan::{Access, CacheSource, Memory, NetworkMode, Unnamed, Variable};
+use crate::plan::{Access, CacheSource, Memory, NetworkMode, Publish, Unnamed, Variable};
 use crate::profile::{Entry, Profile};
 use crate::rule::{PathPattern, Rule};
 use crate::size::{Percent, Size};
@@ -36,6 +36,9 @@ pub struct Policy {
     pub hosts_ask: Sourced<bool>,
     pub unnamed: Sourced<Unnamed>,
     pub installs: Sourced<bool>,
+    pub groups: Vec<Sourced<Group>>,
+    pub publish: Vec<Sourced<Publish>>,
+    pub proxy: Sourced<bool>,
     pub memory: Sourced<Option<Memory>>,
     pub cpu: Sourced<Option<Percent>>,
     pub pids: Sourced<Option<u32>>,
@@ -95,6 +98,9 @@ impl Policy {
             hosts_ask: of(p, false),
             unnamed: of(p, Unnamed::Refuse),
             installs: of(p, p.name != "strict"),
+            groups: Vec::new(),
+            publish: Vec::new(),
+            proxy: of(p, false),
             memory: of(p, p.memory.map(Memory::OfMachine)),
             cpu: of(p, None),
             pids: of(p, p.pids),
@@ -161,6 +167,12 @@ impl Policy {
             Setting::NetworkAsk(value) => put(&mut self.hosts_ask, value, origin),
             Setting::NetworkUnnamed(value) => put(&mut self.unnamed, value, origin),
             Setting::NetworkInstalls(value) => put(&mut self.installs, value, origin),
+            Setting::NetworkGroup(value) => {
+                self.groups.retain(|known| known.value.name != value.name);
+                self.groups.push(Sourced::new(value, origin));
+            }
+            Setting::NetworkPublish(value) => add(&mut self.publish, value, origin),
+            Setting::NetworkProxy(value) => put(&mut self.proxy, value, origin),
             Setting::LimitsMemory(value) => put(&mut self.memory, Some(value), origin),
             Setting::LimitsCpu(value) => put(&mut self.cpu, Some(value), origin),
             Setting::LimitsPids(value) => put(&mut self.pids, Some(value), origin),
@@ -246,6 +258,10 @@ impl Policy {
             Key::NetworkAsk => new.hosts_ask.value && !old.hosts_ask.value,
             Key::NetworkUnnamed => new.unnamed.value > old.unnamed.value,
             Key::NetworkInstalls => new.installs.value && !old.installs.value,
+            Key::NetworkGroups => grew(&new.groups, &old.groups),
+            Key::NetworkPublish => grew(&new.publish, &old.publish),
+            // It leads to the same hosts, but it sets variables.
+            Key::NetworkProxy => new.proxy.value && !old.proxy.value,
             Key::LimitsMemory => more_memory(new.memory.value, old.memory.value, machine_memory),
             Key::LimitsCpu => more(new.cpu.value, old.cpu.value),
             Key::LimitsPids => more(new.pids.value, old.pids.value),

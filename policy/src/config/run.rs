@@ -6,7 +6,8 @@ use crate::bytes::ByteString;
 use crate::host::HostPattern;
 use crate::plan::{
     Access, AgentHome, Command, Degraded, Desk, Environment, Filesystem, Grant, Home, Limits,
-    Missing, Network, Plan, Protect, Sandbox, Unhide, Unlisted, User, Variable, Workspace,
+    Missing, Network, NetworkMode, PROXY, Plan, Protect, Proxy, Sandbox, Unhide, Unlisted, User,
+    Variable, Workspace,
 };
 use crate::profile::{AgentEntry, Entry};
 use crate::rule::{Bases, PathPattern, Sign};
@@ -80,6 +81,12 @@ impl Policy {
                     Unlisted::Refuse
                 },
                 unnamed: self.unnamed.value,
+                publish: self.publish.iter().map(|port| port.value).collect(),
+                proxy: if self.proxy.value {
+                    Proxy::Offered
+                } else {
+                    Proxy::None
+                },
             },
             limits: self.limits(),
             environment,
@@ -315,6 +322,21 @@ fn variables(plan: &Plan, caller: Vec<(ByteString, ByteString)>) -> Vec<Variable
     };
     put("HOME", plan.home.path.clone());
     put("PWD", plan.command.cwd.clone());
+    if plan.network.mode == NetworkMode::Filtered && plan.network.proxy == Proxy::Offered {
+        let (address, port) = PROXY;
+        for (names, scheme) in [
+            (["http_proxy", "HTTP_PROXY"], "http"),
+            (["https_proxy", "HTTPS_PROXY"], "http"),
+            (["all_proxy", "ALL_PROXY"], "socks5h"),
+        ] {
+            for name in names {
+                put(name, format!("{scheme}://{address}:{port}").as_str().into());
+            }
+        }
+        for name in ["no_proxy", "NO_PROXY"] {
+            put(name, "localhost,127.0.0.1,::1".into());
+        }
+    }
     if own(b"PATH") {
         return env;
     }

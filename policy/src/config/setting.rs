@@ -5,7 +5,7 @@ use super::key::{Key, LockPattern};
 use crate::bytes::ByteString;
 use crate::duration::Duration;
 use crate::host::HostPattern;
-use crate::plan::{Access, Memory, NetworkMode, Unnamed, Variable};
+use crate::plan::{Access, Memory, NetworkMode, Publish, Unnamed, Variable};
 use crate::profile::Profile;
 use crate::rule::{PathPattern, Rule};
 use crate::size::{Percent, Size};
@@ -31,6 +31,9 @@ pub enum Setting {
     NetworkAsk(bool),
     NetworkUnnamed(Unnamed),
     NetworkInstalls(bool),
+    NetworkGroup(Group),
+    NetworkPublish(Publish),
+    NetworkProxy(bool),
     LimitsMemory(Memory),
     LimitsCpu(Percent),
     LimitsPids(u32),
@@ -65,6 +68,29 @@ pub enum Setting {
     Lock(LockPattern),
 }
 
+/// Hosts under one name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    /// What stands behind `@`.
+    pub name: String,
+    /// Whom it stands for.
+    pub hosts: Vec<HostPattern>,
+}
+
+impl Group {
+    /// A group; its name is made of letters, digits, `-` and `_`.
+    pub fn new(name: &str, hosts: Vec<HostPattern>) -> Result<Group, String> {
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        if name.is_empty() || !name.bytes().all(fits) {
+            return Err("the name of a group is made of letters, digits, - and _".to_owned());
+        }
+        Ok(Group {
+            name: name.to_owned(),
+            hosts,
+        })
+    }
+}
+
 impl Setting {
     /// The key that it sets.
     pub fn key(&self) -> Key {
@@ -86,6 +112,9 @@ impl Setting {
             Setting::NetworkAsk(_) => Key::NetworkAsk,
             Setting::NetworkUnnamed(_) => Key::NetworkUnnamed,
             Setting::NetworkInstalls(_) => Key::NetworkInstalls,
+            Setting::NetworkGroup(_) => Key::NetworkGroups,
+            Setting::NetworkPublish(_) => Key::NetworkPublish,
+            Setting::NetworkProxy(_) => Key::NetworkProxy,
             Setting::LimitsMemory(_) => Key::LimitsMemory,
             Setting::LimitsCpu(_) => Key::LimitsCpu,
             Setting::LimitsPids(_) => Key::LimitsPids,

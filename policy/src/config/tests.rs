@@ -238,6 +238,31 @@ fn hostile_text_in_a_message_is_inert() {
 }
 
 #[test]
+fn groups_stand_for_their_hosts() {
+    let user = "[network.groups]\nwork = [\"a.test\", \"*.b.test:22\"]\n";
+    let setup = |system, group| Setup {
+        system,
+        user,
+        options: vec![("--allow-host", group)],
+        ..Setup::default()
+    };
+    let loaded = try_load(setup("", "@work")).unwrap();
+    let hosts: Vec<String> = loaded
+        .policy
+        .hosts_allow
+        .iter()
+        .map(|host| host.value.to_string())
+        .collect();
+    assert_eq!(hosts, ["a.test", "*.b.test:22"]);
+    assert_eq!(loaded.policy.network.value, NetworkMode::Filtered);
+    let unknown = try_load(setup("", "@wrok")).unwrap_err();
+    assert!(unknown.to_string().contains("@wrok"), "{unknown}");
+    let locked = "[lock]\nkeys = [\"network.allow\"]\n";
+    let refused = try_load(setup(locked, "@work")).unwrap_err();
+    assert!(refused.is_refusal(), "{refused}");
+}
+
+#[test]
 fn locked_keys_stay_locked() {
     let system = "# the machine's owner\n\n[lock]\nkeys = [\"network.mode\", \"filesystem.write\", \"limits\", \"sandbox.broker\"]\n";
     for options in [
@@ -618,15 +643,15 @@ proptest! {
         user in toml_file(),
         options in proptest::collection::vec((
             proptest::sample::select(vec![
-                "--profile", "--ro", "--rw", "--bind", "--hide", "--net", "--allow-host", "--env", "--no-broker",
+                "--profile", "--ro", "--rw", "--bind", "--hide", "--net", "--allow-host", "--publish", "--proxy", "--env", "--no-broker",
                 "--allow-degraded", "--memory", "--cpu", "--pids", "--timeout", "--max-output", "--tmp-size", "--wait", "--dry-run",
             ]),
             proptest::sample::select(vec![
-                "host-net", "strict", "/srv", "/srv:/x:rw", ".env", "host", "none", "filtered", "example.org", "A=b", "A", "1G", "100%", "9999", "1s",
+                "host-net", "strict", "/srv", "/srv:/x:rw", ".env", "host", "none", "filtered", "example.org", "@work", "8080:80", "A=b", "A", "1G", "100%", "9999", "1s",
             ]),
         ), 1..4),
     ) {
-        let user = format!("{}lock.keys = [\"*\"]\n", readable(&user).lines().filter(|line| !line.starts_with("lock")).map(|line| format!("{line}\n")).collect::<String>());
+        let user = format!("{}network.groups.work = \"example.org\"\nlock.keys = [\"*\"]\n", readable(&user).lines().filter(|line| !line.starts_with("lock")).map(|line| format!("{line}\n")).collect::<String>());
         let mut sources = Sources { user: Some(file("/u", &user)), uid: 1000, machine_memory: Some(MACHINE), ..Sources::default() };
         let before = load(&sources).unwrap();
         for (flag, value) in options {

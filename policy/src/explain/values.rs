@@ -25,6 +25,12 @@ pub(super) fn value(policy: &Policy, key: Key) -> Value {
         Key::NetworkDeny => list(&p.hosts_deny, |host| Text::Word(host.to_string())),
         Key::NetworkAsk => flag(&p.hosts_ask),
         Key::NetworkInstalls => flag(&p.installs),
+        Key::NetworkGroups => list(&p.groups, |group| {
+            let hosts: Vec<String> = group.hosts.iter().map(ToString::to_string).collect();
+            Text::Pair(group.name.clone(), hosts.join(" "))
+        }),
+        Key::NetworkPublish => list(&p.publish, |publish| Text::Word(publish.to_string())),
+        Key::NetworkProxy => flag(&p.proxy),
         Key::NetworkUnnamed => word(&p.unnamed, |value| match value {
             Unnamed::Refuse => "refuse",
             Unnamed::Allow => "allow",

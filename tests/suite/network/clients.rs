@@ -230,16 +230,28 @@ fn pip(scene: &Scene) -> Verdict {
          echo '<a href=\"../../files/tiny-1.0-py3-none-any.whl\">tiny-1.0-py3-none-any.whl</a>' > simple/tiny/index.html",
     )?;
     let install = |host: &str| {
+        // What is not on the line is in the owner's settings, without the password.
+        let index = match host {
+            "reg.test" => String::new(),
+            _ => format!("--index-url https://{host}/simple/"),
+        };
         format!(
             "python3 -m pip install -q --disable-pip-version-check --retries 0 --cert cert.pem \\\n\
-             \x20 --target to-{host} --index-url https://{host}/simple/ tiny \\\n\
+             \x20 --target to-{host} {index} tiny \\\n\
              \x20 && PYTHONPATH=to-{host} python3 -c 'import tiny'\n"
         )
     };
+    let settings = "[global]\nindex-url = https://me:secret@reg.test/simple/\n";
+    scene.home_file(".config/pip/pip.conf", settings)?;
     street
         .run(scene, "reg.test", &install("reg.test"))?
         .succeeds()?
         .stdout_has("hello from pip")?;
+    street
+        .run(scene, "reg.test", "cat ~/.config/pip/pip.conf")?
+        .succeeds()?
+        .stdout_has("https://reg.test/simple/")?
+        .lacks("secret")?;
     super::is_refused(&street.run(scene, "reg.test", &install("evil.test"))?)
 }
 

@@ -4,19 +4,32 @@
 mod ask;
 mod clients;
 mod installs;
+mod load;
 mod matrix;
+mod proxy;
+mod publish;
 mod record;
+mod requests;
 
 use sjail_tests::town::{Town, WEB, WEB6};
 use sjail_tests::{Call, Output, Scene, Stop, Test, Verdict};
 
 pub fn suite() -> Vec<Test> {
     let mut tests = matrix::tests();
+    tests.extend(load::tests());
+    tests.extend(requests::tests());
+    tests.extend(publish::tests());
+    tests.extend(proxy::tests());
     tests.extend(record::tests());
     tests.extend(clients::tests());
     tests.extend(installs::tests());
     tests.extend(ask::tests());
     tests
+}
+
+/// What takes long.
+pub fn long() -> Vec<Test> {
+    load::long()
 }
 
 /// The names that most tests need.

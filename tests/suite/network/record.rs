@@ -111,7 +111,7 @@ fn the_record_has_the_network(scene: &Scene) -> Verdict {
 }
 
 /// The relay of a running sjail: its child that is not the jail's pid 1.
-fn relay(sjail: Pid) -> Verdict<Pid> {
+pub fn relay(sjail: Pid) -> Verdict<Pid> {
     wait::until("the relay runs", || {
         let children = std::fs::read_to_string(format!("/proc/{sjail}/task/{sjail}/children"));
         children.ok()?.split_ascii_whitespace().find_map(|pid| {

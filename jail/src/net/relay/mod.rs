@@ -4,21 +4,23 @@
 //! One `epoll`, edge-triggered for connections: each is moved as far as it goes whenever
 //! one of its sockets has news.
 
+mod reach;
+mod streams;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
-use std::net::{IpAddr, TcpStream};
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
-use super::connection::{Connection, Host, Stage, Turn};
-use super::dns;
+use super::connection::{Connection, Stage, Turn};
 use super::flow::Pipes;
-use super::gate::{self, DNS, Gate, Verdict};
+use super::gate::Gate;
 use super::inside::{Listener, Serves};
-use super::lookup::{Book, Lookup, Progress};
+use super::lookup::{Book, Lookup};
 use super::names::Names;
 use super::record::{Decision, FromRelay, LONGEST, Ledger, ToRelay};
 use super::resolver::Resolver;
@@ -191,7 +193,17 @@ impl Relay {
                     .map(|(id, _)| *id)
                     .collect();
                 for id in early {
-                    self.fail(id, "the command ended before it was open");
+                    match self
+                        .connections
+                        .get(&id)
+                        .map(|connection| &connection.stage)
+                    {
+                        // Nobody was dialled yet.
+                        Some(Stage::Resolver(_) | Stage::Proxy(_)) => {
+                            self.connections.remove(&id);
+                        }
+                        _ => self.fail(id, "the command ended before it was open"),
+                    }
                 }
             }
         }
@@ -202,7 +214,8 @@ impl Relay {
         let Some(listener) = self.listeners.get(index as usize) else {
             return;
         };
-        let Serves::Connections(port) = listener.serves else {
+        let serves = listener.serves;
+        if serves == Serves::Packets {
             let six = self.listeners.iter().any(|listener| listener.six);
             let mut resolver = Resolver {
                 gate: &self.gate,
@@ -212,81 +225,15 @@ impl Relay {
             };
             resolver.packets(listener.socket.as_fd());
             return;
-        };
+        }
         let Ok(socket) = listener.socket.try_clone() else {
             return;
         };
         let socket = std::net::TcpListener::from(socket);
         for _ in 0..TURN {
             match socket.accept() {
-                Ok((client, _)) => self.accepted(client, port),
+                Ok((client, _)) => self.accepted(client, serves),
                 Err(_) => return,
-            }
-        }
-    }
-
-    /// Somebody inside has dialled: decided before anything else is done.
-    fn accepted(&mut self, client: TcpStream, port: u16) {
-        let Ok(to) = client.local_addr() else {
-            return;
-        };
-        let to = to.ip().to_canonical();
-        if client.set_nonblocking(true).is_err() {
-            return;
-        }
-        let host = match self.names.name(to) {
-            Some(name) => Host::Name(name.to_owned()),
-            None => Host::Address(to),
-        };
-        let connection = Connection::new(client, host, port, Stage::LookingUp);
-        if self.connections.len() >= self.most {
-            connection.reset();
-            let entry = connection.entry(Decision::Refuse);
-            self.ledger
-                .add(entry.because("would have been one too many at once"));
-            return;
-        }
-        if port == DNS {
-            self.keep(connection, Stage::Resolver(Vec::new()));
-            return;
-        }
-        let verdict = match &connection.host {
-            Host::Name(name) => self.gate.name(name, port),
-            Host::Address(address) => self.gate.address(*address, port),
-        };
-        match verdict {
-            Verdict::Refuse(why) => {
-                connection.reset();
-                let shown = connection.host.to_string();
-                let mut entry = connection.entry(Decision::Refuse).because(why.words());
-                entry.fix = gate::fix(why, &shown, Some(port));
-                self.ledger.add(entry);
-            }
-            Verdict::Ask => {
-                let name = connection.host.to_string();
-                let asked = self.connections.values().any(|other| {
-                    matches!(other.stage, Stage::Asking)
-                        && (&other.host, other.port) == (&connection.host, port)
-                });
-                self.keep(connection, Stage::Asking);
-                // Whoever asks the same waits for the same answer.
-                if !asked
-                    && tell(
-                        &self.channel,
-                        &FromRelay::Ask {
-                            name: name.clone(),
-                            port,
-                        },
-                    )
-                    .is_err()
-                {
-                    self.answered(&name, port, false);
-                }
-            }
-            Verdict::Allow => {
-                if let Some(id) = self.keep(connection, Stage::LookingUp) {
-                    self.look_up(id);
-                }
             }
         }
     }
@@ -304,172 +251,6 @@ impl Relay {
         Some(id)
     }
 
-    fn answered(&mut self, name: &str, port: u16, allowed: bool) {
-        self.gate.answer(name, port, allowed);
-        let waiting: Vec<u32> = self
-            .connections
-            .iter()
-            .filter(|(_, connection)| {
-                matches!(connection.stage, Stage::Asking)
-                    && connection.port == port
-                    && matches!(&connection.host, Host::Name(own) if own == name)
-            })
-            .map(|(id, _)| *id)
-            .collect();
-        for id in waiting {
-            if allowed {
-                if let Some(connection) = self.connections.get_mut(&id) {
-                    connection.stage = Stage::LookingUp;
-                }
-                self.look_up(id);
-            } else {
-                self.refuse(id, gate::Why::Answered.words().to_owned(), None);
-            }
-        }
-    }
-
-    /// The name was allowed: now, and not before, it is looked up.
-    fn look_up(&mut self, id: u32) {
-        let Some(connection) = self.connections.get(&id) else {
-            return;
-        };
-        let name = match &connection.host {
-            Host::Address(address) => {
-                let address = *address;
-                return self.dial(id, vec![address]);
-            }
-            Host::Name(name) => name.clone(),
-        };
-        let written = self.book.written(&name);
-        if !written.is_empty() {
-            return self.dial(id, written);
-        }
-        if let Some((when, found)) = self.known.get(&name)
-            && when.elapsed() < FRESH
-        {
-            let found = found.clone();
-            return self.dial(id, found);
-        }
-        if self.lookups.values().any(|lookup| lookup.name() == name) {
-            return;
-        }
-        let number = self.number();
-        let mut lookup = Lookup::new(&self.book, &name);
-        let progress = lookup.next();
-        self.lookups.insert(number, lookup);
-        self.looked(number, progress);
-    }
-
-    fn on_lookup(&mut self, id: u32, now: Instant) {
-        if let Some(lookup) = self.lookups.get_mut(&id) {
-            let progress = lookup.advance(now);
-            self.looked(id, progress);
-        }
-    }
-
-    fn looked(&mut self, id: u32, progress: Progress) {
-        let result = match progress {
-            Progress::Done(result) => result,
-            Progress::Waits => {
-                let Some((fd, deadline)) = self.lookups.get(&id).and_then(Lookup::waits_for) else {
-                    return;
-                };
-                // The same socket as before is watched already.
-                match self.watch(fd, Token::Lookup(id), EpollFlags::EPOLLIN) {
-                    Ok(()) | Err(Errno::EEXIST) => {}
-                    Err(_) => return,
-                }
-                self.due.push(Reverse((deadline, Token::Lookup(id))));
-                return;
-            }
-        };
-        let Some(lookup) = self.lookups.remove(&id) else {
-            return;
-        };
-        let waiting: Vec<u32> = self
-            .connections
-            .iter()
-            .filter(|(_, connection)| {
-                matches!(connection.stage, Stage::LookingUp)
-                    && matches!(&connection.host, Host::Name(name) if name == lookup.name())
-            })
-            .map(|(id, _)| *id)
-            .collect();
-        if let Ok(found) = &result {
-            self.known
-                .insert(lookup.name().to_owned(), (Instant::now(), found.clone()));
-        }
-        for id in waiting {
-            match &result {
-                Ok(found) => self.dial(id, found.clone()),
-                Err(why) => self.fail(id, why),
-            }
-        }
-    }
-
-    /// Dials those of the addresses that may be dialled.
-    fn dial(&mut self, id: u32, found: Vec<IpAddr>) {
-        let Some(connection) = self.connections.get_mut(&id) else {
-            return;
-        };
-        let port = connection.port;
-        let mut forbidden = None;
-        let mut good = VecDeque::new();
-        for address in found {
-            // In its one form: an address in disguise is dialled as what it is.
-            let address = address.to_canonical();
-            match self.gate.forbids(address, port) {
-                None => good.push_back(address),
-                Some(why) => forbidden = forbidden.or(Some((address, why))),
-            }
-        }
-        good.make_contiguous().sort_by_key(IpAddr::is_ipv6);
-        if let (true, Some((address, why))) = (good.is_empty(), forbidden) {
-            let fix = gate::fix(gate::Why::NoName, &address.to_string(), Some(port));
-            let fix = fix.map(|fix| format!("{fix} beside the name"));
-            return self.refuse(id, format!("leads to {address}, {why}"), fix);
-        }
-        match connection.dial(good, "the name has no address") {
-            Ok(()) => self.dialling(id),
-            Err(why) => self.fail(id, &why),
-        }
-    }
-
-    fn dialling(&mut self, id: u32) {
-        let Some(connection) = self.connections.get(&id) else {
-            return;
-        };
-        let Stage::Dialling {
-            server, deadline, ..
-        } = &connection.stage
-        else {
-            return;
-        };
-        let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLET;
-        let watched = self.watch(server.as_fd(), Token::Server(id), flags);
-        self.due.push(Reverse((*deadline, Token::Server(id))));
-        // The same socket as before is watched already.
-        if watched.is_err_and(|errno| errno != Errno::EEXIST) {
-            self.fail(id, "too many descriptors are open");
-        }
-    }
-
-    fn on_server(&mut self, id: u32) {
-        let Some(connection) = self.connections.get_mut(&id) else {
-            return;
-        };
-        if matches!(connection.stage, Stage::Dialling { .. }) {
-            match connection.dialled(Instant::now()) {
-                Err(why) => return self.fail(id, &why),
-                Ok(()) if matches!(connection.stage, Stage::Dialling { .. }) => {
-                    return self.dialling(id);
-                }
-                Ok(()) => {}
-            }
-        }
-        self.advance(id);
-    }
-
     fn on_client(&mut self, id: u32, flags: EpollFlags) {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
@@ -477,54 +258,11 @@ impl Relay {
         match &mut connection.stage {
             Stage::Open(_) => self.advance(id),
             Stage::Resolver(_) => self.questions(id),
+            Stage::Proxy(_) => self.proxy(id),
             _ if flags.intersects(EpollFlags::EPOLLHUP | EpollFlags::EPOLLERR) => {
                 self.fail(id, "the command gave up before it was open");
             }
             _ => {}
-        }
-    }
-
-    /// Questions for names in a stream, each behind its length.
-    fn questions(&mut self, id: u32) {
-        use std::io::{Read, Write};
-        let six = self.listeners.iter().any(|listener| listener.six);
-        let Some(connection) = self.connections.get_mut(&id) else {
-            return;
-        };
-        let Stage::Resolver(came) = &mut connection.stage else {
-            return;
-        };
-        let mut piece = [0; dns::LONGEST];
-        let goes_on = loop {
-            match connection.client.read(&mut piece) {
-                Ok(0) => break false,
-                Ok(length) => came.extend_from_slice(piece.get(..length).unwrap_or_default()),
-                Err(error) => break error.kind() == std::io::ErrorKind::WouldBlock,
-            }
-            let mut resolver = Resolver {
-                gate: &self.gate,
-                names: &mut self.names,
-                ledger: &mut self.ledger,
-                six,
-            };
-            let mut answers = Vec::new();
-            while let Some((length, rest)) = came.split_first_chunk::<2>()
-                && let Some((question, rest)) =
-                    rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))
-            {
-                if let Some(answer) = resolver.answer(question) {
-                    answers.extend_from_slice(&(answer.len() as u16).to_be_bytes());
-                    answers.extend_from_slice(&answer);
-                }
-                *came = rest.to_vec();
-            }
-            // Who does not read its answers, or sends no questions, is not waited for.
-            if came.len() > dns::LONGEST || connection.client.write_all(&answers).is_err() {
-                break false;
-            }
-        };
-        if !goes_on {
-            self.connections.remove(&id);
         }
     }
 
@@ -550,7 +288,7 @@ impl Relay {
 
     fn refuse(&mut self, id: u32, why: String, fix: Option<String>) {
         if let Some(connection) = self.connections.remove(&id) {
-            connection.reset();
+            connection.turn_away(Decision::Refuse);
             let mut entry = connection.entry(Decision::Refuse).because(why);
             entry.fix = fix;
             self.ledger.add(entry);
@@ -560,7 +298,7 @@ impl Relay {
     /// It was allowed, and could not be reached all the same.
     fn fail(&mut self, id: u32, why: &str) {
         if let Some(connection) = self.connections.remove(&id) {
-            connection.reset();
+            connection.turn_away(Decision::Allow);
             self.ledger
                 .add(connection.entry(Decision::Allow).because(why));
         }
