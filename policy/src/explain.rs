@@ -332,21 +332,37 @@ fn built_in(profile: &'static Profile) -> Vec<BuiltIn> {
             profile.protect,
         ),
     ];
+    let agents = profile.agents.iter().map(|agent| BuiltIn {
+        name: agent.name,
+        about: "agent by that name: settings read-only, state kept, hosts reached, variables",
+        entries: [
+            agent.config,
+            agent.state,
+            agent.hosts,
+            agent.pass,
+            agent.set,
+        ]
+        .into_iter()
+        .flat_map(reasoned)
+        .collect(),
+    });
     lists
         .into_iter()
         .filter(|(.., entries)| !entries.is_empty())
         .map(|(name, about, entries)| BuiltIn {
             name,
             about,
-            entries: entries
-                .iter()
-                .map(|entry| Reasoned {
-                    value: entry.value,
-                    why: entry.why,
-                })
-                .collect(),
+            entries: reasoned(entries).collect(),
         })
+        .chain(agents)
         .collect()
+}
+
+fn reasoned(entries: &'static [Entry]) -> impl Iterator<Item = Reasoned> {
+    entries.iter().map(|entry| Reasoned {
+        value: entry.value,
+        why: entry.why,
+    })
 }
 
 /// Words in lines of moderate length.

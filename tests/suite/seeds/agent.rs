@@ -110,7 +110,9 @@ fn an_agent_keeps_its_state_and_not_its_settings(scene: &Scene) -> Verdict {
     assert!(!scene.home().join(".codex/history").exists());
     // Its API's hosts are allowed, and the profile is a loosening that can be locked.
     let explained = scene.sjail(["explain", "--profile", "agent"]).output()?;
-    explained.stdout_has("mode = filtered")?;
+    explained
+        .stdout_has("mode = filtered")?
+        .stdout_has("api.openai.com")?;
     scene.home_file(
         ".config/sjail/policy.toml",
         "[lock]\nkeys = [\"network.allow\"]\n",
