@@ -2,10 +2,13 @@
 //! and what may be asked while a command runs.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
 
 use serde_json::Value;
-use sjail_tests::{Scene, Stop, Terminal, Test, Verdict, tests};
+use sjail_tests::{Scene, Stop, Terminal, Test, Verdict, tests, wait};
 
 use crate::desk::Desk;
 
@@ -17,6 +20,7 @@ pub fn suite() -> Vec<Test> {
         alone_nobody_is_asked_and_nothing_recorded,
         running_alone_can_be_locked,
         nothing_starts_before_it_is_written,
+        a_command_waits_for_the_word_that_it_is,
         an_alert_goes_on_and_says_so,
         the_same_submission_twice_is_one_run,
         another_version_is_told,
@@ -206,6 +210,55 @@ fn nothing_starts_before_it_is_written(scene: &Scene) -> Verdict {
     assert!(!ran, "it ran although its intent could not be written");
     // It still answers.
     desk.sjail(["queue", "grants"])?.succeeds()?;
+    Ok(())
+}
+
+/// One message of the protocol, its end included.
+fn message(stream: &mut UnixStream) -> Verdict<Vec<u8>> {
+    let (mut bytes, mut byte) = (Vec::new(), [1]);
+    while byte[0] != 0 {
+        stream.read_exact(&mut byte)?;
+        bytes.push(byte[0]);
+    }
+    Ok(bytes)
+}
+
+/// Stands between a run and the broker, and keeps back the word that the intent is on the
+/// disk: the jail is built meanwhile, and nothing starts in it.
+fn a_command_waits_for_the_word_that_it_is(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    desk.sjail(["queue", "list"])?.succeeds()?;
+    let (door, behind) = (desk.socket("request.sock"), desk.socket("behind.sock"));
+    fs::rename(&door, &behind)?;
+    let listener = UnixListener::bind(&door)?;
+    listener.set_nonblocking(true)?;
+    let mut run = scene.sjail(["run", "--", "touch", "made"]).start()?;
+    let children = format!("/proc/{0}/task/{0}/children", run.pid());
+    if !fs::exists(&children)? {
+        return scene.skip("this kernel does not list the children of a process");
+    }
+    let accept = || listener.accept().ok();
+    let (mut caller, _) = wait::until("the run is submitted", accept)?;
+    caller.set_nonblocking(false)?;
+    let mut broker = UnixStream::connect(&behind)?;
+    broker.write_all(&message(&mut caller)?)?;
+    caller.write_all(&message(&mut broker)?)?;
+    let recorded = message(&mut broker)?;
+    wait::until_true("a jail is built", || {
+        fs::read_to_string(&children).is_ok_and(|list| !list.trim().is_empty())
+    })?;
+    // Time for a command that does not wait; one that does is not seen, however long.
+    std::thread::sleep(Duration::from_millis(300));
+    let made = scene.workspace().join("made");
+    assert!(!made.exists() && !run.ended(), "it did not wait");
+    caller.write_all(&recorded)?;
+    // How it ended is told over the same connection.
+    broker.write_all(&message(&mut caller)?)?;
+    caller.write_all(&message(&mut broker)?)?;
+    run.finish()?.succeeds()?;
+    assert!(made.exists());
+    fs::rename(&behind, &door)?;
+    assert_eq!(desk.log()?.len(), 1);
     Ok(())
 }
 
