@@ -3,6 +3,7 @@
 //! An ordered list of acts. Nothing here allocates, locks or prints; what can fail
 //! fails with a [`Step`] that the supervisor puts into words.
 
+use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
@@ -12,6 +13,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{Pid, setpgid, setsid, write};
 
 use crate::channel::{FromJail, Inside, ToJail};
+use crate::degraded;
 use crate::exec;
 use crate::init;
 use crate::landlock;
@@ -22,7 +24,7 @@ use crate::spawn::{End, Start, Streams};
 use crate::step::{At, Failure, Step};
 use crate::sys::clone::{Stack, beside, borrowing_memory};
 use crate::sys::file::{self, FileId};
-use crate::sys::{capability, net, notify, process, tty};
+use crate::sys::{self, capability, net, notify, process, tty};
 use crate::verify;
 
 /// What pid 1 works with; made before the clone.
@@ -54,6 +56,9 @@ pub fn run(child: &Child<'_>, stack: &mut Stack) -> ! {
 impl Child<'_> {
     fn build(&self, stack: &mut Stack) -> Result<init::Command, Failure> {
         let layout = self.layout;
+        if let Some(bare) = &layout.bare {
+            return degraded::child::build(self, bare, stack);
+        }
         process::die_with_parent().at(Step::ParentDeath)?;
         init::block_signals().at(Step::ParentDeath)?;
         self.keep_descriptors().at(Step::Descriptors)?;
@@ -73,14 +78,9 @@ impl Child<'_> {
             NetworkSpace::Host => (mounts::enter(&layout.root)?, None),
         };
         enter_working_folder(layout)?;
-        let pty = self.open_pty().at(Step::Terminal)?;
+        let pty = self.open_pty(c"/dev/pts/ptmx").at(Step::Terminal)?;
 
-        // The supervisor has its handles on us and the limits are in place.
-        match self.channel.receive().at(Step::Go)? {
-            Some(ToJail::Go) => {}
-            Some(_) => return Err(Errno::EPROTO).at(Step::Go),
-            None => process::exit_now(1),
-        }
+        self.wait_for_go()?;
         let group = verify::cgroup_namespace().at(Step::VerifyNamespace)?;
         let before = verify::Before { group, network };
         process::new_cgroup_namespace().at(Step::CgroupNamespace)?;
@@ -93,7 +93,10 @@ impl Child<'_> {
         if let Some(rules) = &layout.rules {
             landlock::enforce(rules)?;
         }
-        seccomp::load().at(Step::Seccomp)?;
+        match &layout.observation {
+            Observation::None => seccomp::load().at(Step::Seccomp)?,
+            Observation::Calls(filters) => seccomp::add(&filters.holding).at(Step::Seccomp)?,
+        }
 
         verify::all(layout, &outside, &before)?;
         drop(outside);
@@ -107,9 +110,18 @@ impl Child<'_> {
         self.start(stack, &program, pty)
     }
 
+    /// Waits until the supervisor has its handles on us and the limits are in place.
+    pub(crate) fn wait_for_go(&self) -> Result<(), Failure> {
+        match self.channel.receive().at(Step::Go)? {
+            Some(ToJail::Go) => Ok(()),
+            Some(_) => Err(Errno::EPROTO).at(Step::Go),
+            None => process::exit_now(1),
+        }
+    }
+
     /// Waits until the supervisor lets the command go: what it is about to do must be on
     /// record first.
-    fn wait_for_word(&self) -> Result<(), Failure> {
+    pub(crate) fn wait_for_word(&self) -> Result<(), Failure> {
         loop {
             match self.channel.receive().at(Step::Go)? {
                 Some(ToJail::Start) => return Ok(()),
@@ -125,7 +137,7 @@ impl Child<'_> {
 
     /// Closes everything but the standard streams, the pipes for the command and
     /// the channel: pid 1 never executes, so close-on-exec does nothing.
-    fn keep_descriptors(&self) -> nix::Result<()> {
+    pub(crate) fn keep_descriptors(&self) -> nix::Result<()> {
         let mut keep = [2; 4];
         for (slot, end) in keep.iter_mut().zip(&self.streams.ends) {
             if let End::Pipe(pipe) = end {
@@ -144,12 +156,13 @@ impl Child<'_> {
         file::close_range(next, u32::MAX)
     }
 
-    fn open_pty(&self) -> nix::Result<Option<Pty>> {
+    /// Opens the jail's own terminal, where a stream is one.
+    pub(crate) fn open_pty(&self, multiplexer: &CStr) -> nix::Result<Option<Pty>> {
         if !self.streams.ends.iter().any(|end| matches!(end, End::Pty)) {
             return Ok(None);
         }
         let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-        let master = open(c"/dev/pts/ptmx", flags, Mode::empty())?;
+        let master = open(multiplexer, flags, Mode::empty())?;
         let slave = tty::open_slave(&master)?;
         if let Some(termios) = &self.streams.termios {
             tty::set_attributes(&slave, termios)?;
@@ -162,7 +175,7 @@ impl Child<'_> {
     }
 
     /// Starts the command and lets go of everything that is the command's alone.
-    fn start(
+    pub(crate) fn start(
         &self,
         stack: &mut Stack,
         program: &exec::Opened,
@@ -196,13 +209,18 @@ impl Child<'_> {
         Ok(init::Command {
             pid,
             pty: pty.map(|pty| pty.slave),
+            end: match self.layout.bare {
+                None => init::End::WithPid1,
+                Some(_) => init::End::ByDescent,
+            },
         })
     }
 }
 
-struct Pty {
-    master: OwnedFd,
-    slave: OwnedFd,
+/// Both ends of the jail's own terminal.
+pub(crate) struct Pty {
+    pub(crate) master: OwnedFd,
+    pub(crate) slave: OwnedFd,
 }
 
 /// What the command's process needs until it executes; it lives in pid 1's memory.
@@ -239,9 +257,14 @@ impl Command<'_> {
             file::install(from, number as RawFd).at(Step::Streams)?;
         }
         file::close_on_exec_from(3).at(Step::Descriptors)?;
+        if let Some(bare) = &self.child.layout.bare
+            && bare.signals == degraded::Signals::Scoped
+        {
+            sys::landlock::leave_scope().at(Step::Landlock)?;
+        }
         process::callers_signals(&self.child.mask).at(Step::Streams)?;
-        if self.child.layout.observation == Observation::Calls {
-            let listener = notify::observe().at(Step::Observe)?;
+        if let Observation::Calls(filters) = &self.child.layout.observation {
+            let listener = notify::observe(&filters.asking).at(Step::Observe)?;
             self.child
                 .channel
                 .send(&FromJail::Observed, Some(listener.as_fd()))
@@ -272,7 +295,7 @@ fn map_ids(layout: &Layout) -> nix::Result<()> {
     put(c"/proc/self/gid_map", &layout.gid_map)
 }
 
-fn put(path: &std::ffi::CStr, contents: &[u8]) -> nix::Result<()> {
+fn put(path: &CStr, contents: &[u8]) -> nix::Result<()> {
     let file = open(path, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?;
     match write(&file, contents)? {
         length if length == contents.len() => Ok(()),
@@ -280,7 +303,8 @@ fn put(path: &std::ffi::CStr, contents: &[u8]) -> nix::Result<()> {
     }
 }
 
-fn enter_working_folder(layout: &Layout) -> Result<(), Failure> {
+/// Goes to where the command starts, if it is the folder that the supervisor saw.
+pub(crate) fn enter_working_folder(layout: &Layout) -> Result<(), Failure> {
     let place = &layout.working_folder;
     nix::unistd::chdir(place.path.as_c_str()).at(Step::WorkingFolder)?;
     let here = file::openat2(None, c".", libc::O_PATH, 0, 0).at(Step::WorkingFolder)?;

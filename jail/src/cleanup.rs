@@ -244,7 +244,7 @@ fn is_ours(path: &Path) -> bool {
 
 /// Removes a folder and all below it without following links. Overlay work folders are
 /// left with mode 000, which only a change of mode opens.
-fn remove_tree(path: &Path) -> bool {
+pub fn remove_tree(path: &Path) -> bool {
     match fs::remove_dir_all(path) {
         Ok(()) => true,
         Err(error) if error.kind() == io::ErrorKind::NotFound => true,

@@ -115,7 +115,8 @@ pub struct RunArgs {
     /// Decide here and now, without the broker; nothing is recorded
     #[arg(long, help_heading = "Isolation")]
     pub no_broker: bool,
-    /// Go on when a layer of the jail cannot be had, and say what is missing
+    /// Go on when a layer of the jail cannot be had, even user namespaces, and say what is
+    /// not enforced
     #[arg(long, help_heading = "Isolation")]
     pub allow_degraded: bool,
 
@@ -232,7 +233,8 @@ pub struct RunArgs {
     /// No notes on standard error but errors
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
-    /// Say everything that the jail refused, also to a command that did not fail by it
+    /// Say everything that the jail refused, system calls too, also to a command that did
+    /// not fail by it
     #[arg(long, help_heading = "Output")]
     pub trace: bool,
 

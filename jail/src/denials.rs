@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
 use nix::poll::PollFlags;
 use serde::Serialize;
 use sjail_policy::host;
@@ -19,6 +20,7 @@ use sjail_policy::plan::{NetworkMode, Plan};
 use sjail_policy::protect;
 use sjail_policy::show;
 
+use crate::observe::Refused;
 use crate::spawn::Jail;
 use crate::supervise::{Guard, Notice};
 
@@ -101,6 +103,10 @@ impl Guard for Recorder {
     /// Opened while the command already runs; the files stay those of the jail's network
     /// when the jail is gone.
     fn started(&mut self, jail: &Jail) {
+        // Without a network of the jail's own these would count the host's.
+        if jail.spaces.is_none() {
+            return;
+        }
         self.counters = ["snmp", "snmp6"]
             .iter()
             .filter_map(|name| File::open(format!("/proc/{}/net/{name}", jail.pid)).ok())
@@ -154,6 +160,22 @@ pub fn explain(plan: &Plan, recorder: Recorder, tail: &[u8]) -> Vec<Denial> {
         found.push(network(None));
     }
     found
+}
+
+/// A system call that the filter refuses, by name.
+pub fn refused_call(call: &Refused) -> Denial {
+    let name = match call.name {
+        Some(name) => name.to_owned(),
+        None => format!("system call {}", call.number),
+    };
+    let errno = Errno::from_raw(call.errno);
+    Denial {
+        why: format!("{name} is answered with {errno:?}: {}", call.reason),
+        kind: Kind::SystemCall,
+        what: name,
+        flag: None,
+        policy: None,
+    }
 }
 
 /// More than this is a wall of text.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 use sjail_policy::wire::request::{Refusal, Waiting};
 
+use crate::degraded::cause::{self, Cause};
 use crate::exit::Exit;
 use crate::step::{Failure, Step};
 
@@ -19,6 +20,40 @@ pub enum Error {
     /// New namespaces were refused.
     #[error("{}", namespaces_refused(*.0))]
     Clone(Errno),
+    /// Orphans cannot be adopted.
+    #[error("asking for the orphans of the jail's processes failed: {0}")]
+    Adopt(Errno),
+    /// Not even a plain process.
+    #[error(
+        "starting the jail's first process failed: {0}; are there too many processes (ulimit -u)?"
+    )]
+    Fork(Errno),
+    /// Something that needs namespaces, where there are none.
+    #[error(
+        "{what} cannot be had without user namespaces, even with --allow-degraded: {cause}. The way out: {fix}"
+    )]
+    NotBare {
+        /// What was asked for.
+        what: &'static str,
+        /// Why there are none.
+        cause: String,
+        /// What to do about it.
+        fix: String,
+    },
+    /// A path that would have to be mounted elsewhere, where nothing can be mounted.
+    #[error("{} cannot be shown at {} without user namespaces: use its own path, as in --ro {}", from.display(), dest.display(), from.display())]
+    BareBind {
+        /// On the host.
+        from: PathBuf,
+        /// In the jail.
+        dest: PathBuf,
+    },
+    /// A folder with a protected or hidden name has too many others.
+    #[error("{} holds protected or hidden names and too many others to grant one by one, which is the only way without user namespaces: name a smaller folder with --workspace", path.display())]
+    TooManyRules {
+        /// The folder.
+        path: PathBuf,
+    },
     /// A handle on pid 1 could not be had.
     #[error("opening {name} of the jail's first process failed: {errno}; is /proc mounted?")]
     Handle {
@@ -435,33 +470,9 @@ impl Error {
     }
 }
 
-fn is_off(setting: &str) -> bool {
-    std::fs::read_to_string(setting).is_ok_and(|text| text.trim() == "0")
-}
-
 fn namespaces_refused(errno: Errno) -> String {
-    let (why, fix) = match errno {
-        Errno::EPERM if is_off("/proc/sys/kernel/unprivileged_userns_clone") => (
-            "the system gives user namespaces to root alone",
-            "sysctl kernel.unprivileged_userns_clone=1 (as root)",
-        ),
-        Errno::EPERM => (
-            "a filter forbids user namespaces, as in a container, another jail or a chroot",
-            "docker run --security-opt seccomp=unconfined …, or run sjail outside of it",
-        ),
-        Errno::ENOSPC => (
-            "the limit of user namespaces is reached",
-            "sysctl user.max_user_namespaces=15000 (as root)",
-        ),
-        Errno::EACCES => (
-            "AppArmor refuses user namespaces to this program",
-            "`sjail doctor` prints the AppArmor profile that allows them",
-        ),
-        Errno::ENOSYS => (
-            "this kernel has no clone3, or a filter hides it (a container, or another jail)",
-            "Linux 5.12 or newer is needed, outside of other sandboxes",
-        ),
-        other => (other.desc(), "`sjail doctor` looks at each layer"),
-    };
-    format!("creating the jail's namespaces failed ({errno}): {why}. The way out: {fix}")
+    let Cause { why, fix } = cause::of(errno);
+    format!(
+        "creating the jail's namespaces failed ({errno}): {why}. The way out: {fix}; or --allow-degraded, which goes on with Landlock and seccomp alone and says what is not enforced"
+    )
 }

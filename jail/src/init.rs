@@ -14,6 +14,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{Pid, getpgrp};
 
 use crate::channel::{FromJail, Inside, ToJail};
+use crate::degraded::family;
 use crate::sys::memory;
 use crate::sys::process::wait_any;
 use crate::sys::tty;
@@ -25,6 +26,17 @@ pub struct Command {
     pub pid: Pid,
     /// The slave of the jail's pty, where there is one.
     pub pty: Option<OwnedFd>,
+    /// Who ends the other processes of the jail when it is over.
+    pub end: End,
+}
+
+/// What becomes of the others when the command has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The kernel ends them with pid 1 of their namespace.
+    WithPid1,
+    /// There is no namespace: they are found by descent, and ended one by one.
+    ByDescent,
 }
 
 /// Nothing interrupts pid 1: what it must know it reads from descriptors.
@@ -34,7 +46,11 @@ pub fn block_signals() -> nix::Result<()> {
 
 /// Stays until the command ends; the result is pid 1's own exit status.
 pub fn run(channel: &Inside, command: &Command) -> i32 {
-    match attend(channel, command) {
+    let attended = attend(channel, command);
+    if command.end == End::ByDescent {
+        family::end(&[]);
+    }
+    match attended {
         Ok(()) => 0,
         // The supervisor is gone or talks nonsense: the jail ends at once.
         Err(_) => 1,

@@ -5,10 +5,11 @@
 //! opened, so a rule on a folder covers all that is mounted below it.
 
 use std::ffi::CString;
+use std::os::fd::BorrowedFd;
 
 use landlock::{
-    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
-    RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope, make_bitflags,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset,
+    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope, make_bitflags,
 };
 use nix::errno::Errno;
 
@@ -26,9 +27,19 @@ pub const ABI_VARIABLE: &str = "SJAIL_LANDLOCK_ABI";
 pub struct Rules {
     /// The ABI in use.
     pub abi: ABI,
-    /// What is allowed; everything else is not. TCP ports are not handled: in a network
-    /// of the jail's own that would only kill its loopback.
+    /// What is allowed; everything else is not.
     pub rules: Vec<Rule>,
+    /// Whether TCP is refused here too.
+    pub tcp: Tcp,
+}
+
+/// What becomes of TCP ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tcp {
+    /// They are left to the network namespace: handled, the jail's own loopback would die.
+    Unhandled,
+    /// None can be bound or connected to, where the ABI knows them.
+    Refused,
 }
 
 /// What is allowed below a path.
@@ -78,8 +89,20 @@ pub enum Unavailable {
 
 /// Enforces the rules on this process and all that descend from it.
 pub fn enforce(rules: &Rules) -> Result<(), Failure> {
+    enforce_with(rules, None)
+}
+
+/// The same, and a terminal that is open and has no name of the jail's own.
+pub fn enforce_with(rules: &Rules, terminal: Option<BorrowedFd<'_>>) -> Result<(), Failure> {
     let refused = |_| Errno::last();
-    let mut ruleset = create(rules.abi).map_err(refused).at(Step::Landlock)?;
+    let mut ruleset = create(rules).map_err(refused).at(Step::Landlock)?;
+    if let Some(terminal) = terminal {
+        let access = Grant::Devices.access(rules.abi) & AccessFs::from_file(rules.abi);
+        (&mut ruleset)
+            .add_rule(PathBeneath::new(terminal, access))
+            .map_err(refused)
+            .at(Step::Landlock)?;
+    }
     for (index, rule) in rules.rules.iter().enumerate() {
         let place = openat2(None, &rule.path, libc::O_PATH, 0, NO_LINKS)
             .at_item(Step::LandlockRule, index)?;
@@ -105,10 +128,15 @@ pub fn enforce(rules: &Rules) -> Result<(), Failure> {
 }
 
 /// An empty ruleset that handles everything this ABI can: what no rule allows is refused.
-fn create(abi: ABI) -> Result<RulesetCreated, landlock::RulesetError> {
+fn create(rules: &Rules) -> Result<RulesetCreated, landlock::RulesetError> {
+    let abi = rules.abi;
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(AccessFs::from_all(abi))?;
+    let ports = AccessNet::from_all(abi);
+    if rules.tcp == Tcp::Refused && !ports.is_empty() {
+        ruleset = ruleset.handle_access(ports)?;
+    }
     let scopes = Scope::from_all(abi);
     if !scopes.is_empty() {
         ruleset = ruleset.scope(scopes)?;

@@ -256,10 +256,14 @@ impl Report {
 
     /// What will hold the command; all of it is verified before it starts.
     pub fn prepared(&mut self, layout: &Layout, limits: &Limits) {
-        let mut layers: Vec<String> = ["user", "mount", "pid", "ipc", "uts", "cgroup"]
-            .map(|name| format!("{name} namespace"))
-            .into();
+        let mut layers: Vec<String> = match layout.bare {
+            None => ["user", "mount", "pid", "ipc", "uts", "cgroup"]
+                .map(|name| format!("{name} namespace"))
+                .into(),
+            Some(_) => vec!["own session".to_owned(), "second seccomp filter".to_owned()],
+        };
         match layout.network {
+            _ if layout.bare.is_some() => {}
             NetworkSpace::Own => layers.push("network namespace".to_owned()),
             NetworkSpace::Filtered => {
                 layers.push("network namespace, with a confined relay".to_owned());

@@ -9,25 +9,31 @@ use nix::time::{ClockId, clock_gettime};
 use sjail_policy::config::Loaded;
 use sjail_policy::decide::{Action, Asking, Decision, Place as Where};
 use sjail_policy::git_command;
-use sjail_policy::plan::{Access, CacheSource, Desk as Asks, Grant, Missing, NetworkMode, Plan};
+use sjail_policy::plan::{
+    Access, CacheSource, Degraded, Desk as Asks, Grant, Missing, NetworkMode, Plan,
+};
 use sjail_policy::wire::request::Refusal;
 use sjail_policy::wire::request::{Outcome as Told, Place};
 
 use crate::bare::{self, Ground};
 use crate::caller::{self, Account, State};
-use crate::cleanup::{Leftover, Note, RunFolder};
+use crate::cleanup::{self, Leftover, Note, RunFolder};
 use crate::cli::RunArgs;
 use crate::client::Desk;
+use crate::degraded;
+use crate::degraded::cause::{self, Cause};
+use crate::degraded::room::Room;
 use crate::denials::{self, Recorder};
 use crate::error::Error;
 use crate::evidence::{self, Said, Source};
 use crate::inside;
 use crate::judge::{Judge, Typed};
-use crate::layout::{self, Asked, Host, Layout, Observation, Release};
+use crate::layout::{self, Asked, Host, Layout, NetworkSpace, Observation, Release};
 use crate::limits::scope::Scope;
 use crate::limits::{Limits, Wanted};
 use crate::net::Filtered;
 use crate::net::publish::Door;
+use crate::observe::Filters;
 use crate::outcome::Outcome;
 use crate::permission::{self, Gate, Permission, Wish};
 use crate::preview::Preview;
@@ -241,30 +247,58 @@ fn jailed(
     let door = Door::open(&plan)?;
     let state = State::of(&account);
     let mut note = Noted::default();
+    let bare = match plan.degraded {
+        Degraded::Refused => None,
+        Degraded::Allowed => cause::find(NetworkSpace::Own),
+    };
+    if let Some(cause) = &bare {
+        degraded::possible(&plan, matches!(files, Files::Layers), cause)?;
+    }
     let mut preview = match files {
         Files::Layers => Some(preview(&plan, &state, report)?),
         Files::Host => None,
     };
-    let protection = protection(&mut plan, &state, report, &mut note, preview.is_some())?;
+    let git = match (&preview, &bare) {
+        (Some(_), _) => Git::OnLayers,
+        (None, None) => Git::OnCopy,
+        (None, Some(_)) => Git::ReadOnly,
+    };
+    let protection = protection(&mut plan, &state, report, &mut note, git)?;
     let (protection, closed) = match (protection, preview.is_some()) {
         // New names stay on the layer: nothing has to be watched.
         (Some(protection), true) => (None, protection.holds()),
         (protection, _) => (protection, Vec::new()),
+    };
+    let room = match &bare {
+        Some(_) => Some(room(&mut plan, &account, report, &mut note)?),
+        None => None,
     };
     let began = Began::now();
     let mut guards = Guards {
         protection,
         closed,
         recorder: Recorder::default(),
-        tracer: args.trace.then(|| Tracer::new(&plan)),
+        // One observer at a time, and without mounts it would see nothing.
+        tracer: (args.trace && bare.is_none()).then(|| Tracer::new(&plan)),
         network: Filtered::of(&plan, permission.as_deref().map(Permission::asker)),
         door,
         scope: permission.as_deref().map(Permission::scope),
         gate: permission.map(Gate::new),
     };
     let again = account.clone();
-    let layers = preview.as_mut();
-    let mut outcome = confine(args, &plan, account, report, &mut note, &mut guards, layers);
+    let footing = match (&bare, &room) {
+        (Some(cause), Some(room)) => Footing::Bare { cause, room },
+        _ => Footing::Namespaces(preview.as_mut()),
+    };
+    let mut outcome = confine(
+        args,
+        &plan,
+        account,
+        report,
+        &mut note,
+        &mut guards,
+        footing,
+    );
     if let Some(preview) = &mut preview
         && preview.is_overlay()
         && let Err(Error::Step { failure, .. }) = &outcome
@@ -272,7 +306,8 @@ fn jailed(
     {
         preview.fall_back(Errno::from_raw(failure.errno).desc());
         let (note, guards) = (&mut note, &mut guards);
-        outcome = confine(args, &plan, again, report, note, guards, Some(preview));
+        let footing = Footing::Namespaces(Some(preview));
+        outcome = confine(args, &plan, again, report, note, guards, footing);
     }
     let outcome = match guards.gate.as_mut().and_then(Gate::failure) {
         Some(error) => Err(error),
@@ -283,6 +318,11 @@ fn jailed(
     report.reached([network, door].into_iter().flatten().flatten().collect());
     if let Some(protection) = guards.protection {
         report.kept_away(protection.finish());
+    }
+    if let Some(room) = room
+        && !cleanup::remove_tree(room.path())
+    {
+        note.stay();
     }
     note.done();
     if let Some(preview) = preview {
@@ -313,6 +353,23 @@ fn jailed(
         report.refused(denials::explain(&plan, guards.recorder, said));
     }
     outcome
+}
+
+/// Makes the private home and temporary folder of a jail without namespaces.
+fn room(
+    plan: &mut Plan,
+    account: &Account,
+    report: &Report,
+    note: &mut Noted,
+) -> Result<Room, Error> {
+    let sandbox = State::of(account).sandbox(plan.workspace.path.as_path());
+    let path = sandbox.join(format!("sjail-{}-room", report.id()));
+    note.add(report.id(), Leftover::Folder(path.clone()))
+        .map_err(protect::Error::from)?;
+    let cache = host(account.clone(), plan, report)?.cache;
+    let room = Room::make(path, plan, cache.as_deref())?;
+    room.lead_into(&mut plan.command.env);
+    Ok(room)
 }
 
 /// Makes room for a preview, and drops those that have expired.
@@ -393,6 +450,19 @@ impl<'a> Guards<'a> {
     }
 }
 
+/// What the jail stands on.
+enum Footing<'a> {
+    /// Namespaces of its own, perhaps with the layers of a preview.
+    Namespaces(Option<&'a mut Preview>),
+    /// The host's, for want of others.
+    Bare {
+        /// Why there are none.
+        cause: &'a Cause,
+        /// Its home and temporary folder.
+        room: &'a Room,
+    },
+}
+
 /// Limits, layout, jail; what is noted of them is gone when this is over.
 fn confine(
     args: &RunArgs,
@@ -401,7 +471,7 @@ fn confine(
     report: &mut Report,
     note: &mut Noted,
     guards: &mut Guards<'_>,
-    preview: Option<&mut Preview>,
+    footing: Footing<'_>,
 ) -> Result<Outcome, Error> {
     let host_account = account.clone();
     let mut host = host(account, plan, report)?;
@@ -416,7 +486,7 @@ fn confine(
             false => report.note("without the broker there is nobody to ask from inside"),
         }
     }
-    let limits = Limits::prepare(
+    let mut limits = Limits::prepare(
         &Wanted::of(&plan.limits),
         report.id().as_str(),
         &mut |folder| note.add(report.id(), Leftover::Group(folder.to_owned())),
@@ -429,10 +499,26 @@ fn confine(
         Some(protection) => (protection.holds(), protection.copy()),
         None => (guards.closed.clone(), None),
     };
-    let rlimits = limits.rlimits();
-    let mut layout = layout::prepare(plan, &host, rlimits, &held, copy, preview)?;
+    let mut layout = match footing {
+        Footing::Namespaces(preview) => {
+            layout::prepare(plan, &host, limits.rlimits(), &held, copy, preview)?
+        }
+        Footing::Bare { cause, room } => {
+            limits.without_namespace();
+            let mut layout = layout::prepare_degraded(plan, &host, limits.rlimits(), &held, room)?;
+            if let Some(bare) = &layout.bare {
+                layout.missing = degraded::shortfalls(bare, cause, plan);
+            }
+            if args.trace {
+                layout
+                    .missing
+                    .push("--trace shows nothing: it looks at the jail's mounts".to_owned());
+            }
+            layout
+        }
+    };
     if guards.tracer.is_some() {
-        layout.observation = Observation::Calls;
+        layout.observation = Observation::Calls(Filters::new());
     }
     if let Some(network) = &mut guards.network {
         network.held_by(layout.rules.as_ref().map(|rules| rules.abi));
@@ -494,6 +580,17 @@ fn spawn_and_watch<'a>(
     supervise::run(jail, watch)
 }
 
+/// Where a git command that must write git's configuration writes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Git {
+    /// On a copy, judged when it has ended.
+    OnCopy,
+    /// On the layers of a preview.
+    OnLayers,
+    /// Nowhere: there is nothing to copy on.
+    ReadOnly,
+}
+
 /// Finds the names in the workspace that must be kept from the command, watches where
 /// they could appear, and grants what git needs outside.
 fn protection(
@@ -501,7 +598,7 @@ fn protection(
     state: &State,
     report: &mut Report,
     note: &mut Noted,
-    previewing: bool,
+    git: Git,
 ) -> Result<Option<Protection>, Error> {
     let sandbox = state.sandbox(plan.workspace.path.as_path());
     let records = record::folder(state.path());
@@ -523,13 +620,15 @@ fn protection(
             missing: Missing::Skip,
         });
     }
-    if previewing {
+    if git == Git::OnLayers {
         if let Some(writer) = git_command::writer(&plan.command.argv) {
             protection.free_for(&writer);
         }
         return Ok(Some(protection));
     }
-    if let Some(writer) = git_command::writer(&plan.command.argv) {
+    if let Some(writer) = git_command::writer(&plan.command.argv)
+        && git == Git::OnCopy
+    {
         let folder = sandbox.join(format!("sjail-{}", report.id()));
         protection.copy_for(&writer, &folder, &mut || {
             note.add(report.id(), Leftover::Folder(folder.clone()))

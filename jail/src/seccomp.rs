@@ -17,15 +17,13 @@ include!(concat!(env!("OUT_DIR"), "/syscalls.rs"));
 /// A call, what happens to it and why.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
-    /// The kernel's name for it; for whoever reads the table, and for its tests.
-    #[allow(dead_code)]
+    /// The kernel's name for it.
     pub name: &'static str,
     /// Its number on this architecture.
     pub number: libc::c_long,
     /// What the filter says.
     pub verdict: Verdict,
     /// Why.
-    #[allow(dead_code)]
     pub reason: &'static str,
 }
 
@@ -68,10 +66,59 @@ pub enum Rule {
 
 /// Loads the filter for this process and all that descend from it.
 pub fn load() -> Result<(), Errno> {
-    let program = PROGRAM
+    add(instructions())
+}
+
+/// The filter's instructions.
+pub fn instructions() -> &'static [sock_filter] {
+    PROGRAM
         .instructions
         .get(..PROGRAM.length)
-        .ok_or(Errno::EINVAL)?;
+        .unwrap_or_default()
+}
+
+/// What the filter answers to a call.
+pub fn judge(architecture: u32, number: u32, args: [u64; 6]) -> Option<u32> {
+    walk(instructions(), architecture, number, args)
+}
+
+/// Runs a program as the kernel does: the part of classic BPF that filters use.
+pub fn walk(
+    program: &[sock_filter],
+    architecture: u32,
+    number: u32,
+    args: [u64; 6],
+) -> Option<u32> {
+    let load = |at: u32| match at {
+        OFFSET_OF_NUMBER => Some(number),
+        OFFSET_OF_ARCHITECTURE => Some(architecture),
+        at => {
+            let arg = args.get((at as usize).checked_sub(16)? / 8)?;
+            Some((arg >> (8 * (at % 8))) as u32)
+        }
+    };
+    let (mut place, mut word) = (0_usize, 0_u32);
+    loop {
+        let step = program.get(place)?;
+        let choose = |holds: bool| usize::from(if holds { step.jt } else { step.jf });
+        place += 1;
+        match u32::from(step.code) {
+            LOAD => word = load(step.k)?,
+            RET => return Some(step.k),
+            JUMP => place += step.k as usize,
+            EQUAL => place += choose(word == step.k),
+            AT_LEAST => place += choose(word >= step.k),
+            GREATER => place += choose(word > step.k),
+            ANY_BIT => place += choose(word & step.k != 0),
+            AND => word &= step.k,
+            _ => return None,
+        }
+    }
+}
+
+/// Loads a filter for this process and all that descend from it, behind those that are
+/// there.
+pub fn add(program: &[sock_filter]) -> Result<(), Errno> {
     seccompiler::apply_filter(program).map_err(|_| Errno::last())
 }
 
@@ -84,10 +131,12 @@ const NUMBERS: usize = 512;
 /// Room for the program; the compilation fails if it does not fit.
 const ROOM: usize = 1024;
 
+/// As filters see it.
 #[cfg(target_arch = "x86_64")]
-const ARCHITECTURE: u32 = 0xc000_003e;
+pub const ARCHITECTURE: u32 = 0xc000_003e;
+/// As filters see it.
 #[cfg(target_arch = "aarch64")]
-const ARCHITECTURE: u32 = 0xc000_00b7;
+pub const ARCHITECTURE: u32 = 0xc000_00b7;
 
 static PROGRAM: Program = compile();
 
@@ -299,15 +348,22 @@ const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
 const REFUSE: u32 = libc::SECCOMP_RET_ERRNO;
 const KILL_PROCESS: u32 = libc::SECCOMP_RET_KILL_PROCESS;
 
-const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
-const RET: u32 = libc::BPF_RET | libc::BPF_K;
+/// Loads a word of what the filter sees.
+pub const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+/// Answers.
+pub const RET: u32 = libc::BPF_RET | libc::BPF_K;
 const JUMP: u32 = libc::BPF_JMP | libc::BPF_JA;
-const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+/// Compares.
+pub const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
 const AT_LEAST: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
+const GREATER: u32 = libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K;
+const AND: u32 = libc::BPF_ALU | libc::BPF_AND | libc::BPF_K;
 const ANY_BIT: u32 = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
 
-const OFFSET_OF_NUMBER: u32 = 0;
-const OFFSET_OF_ARCHITECTURE: u32 = 4;
+/// Where the call's number stands.
+pub const OFFSET_OF_NUMBER: u32 = 0;
+/// Where the architecture stands.
+pub const OFFSET_OF_ARCHITECTURE: u32 = 4;
 
 const CLONE_NEWTIME: u32 = 0x80;
 const TIOCSETD: u32 = 0x5423;
@@ -329,11 +385,13 @@ const fn argument(index: u32) -> u32 {
     16 + 8 * index
 }
 
-const fn statement(code: u32, k: u32) -> sock_filter {
+/// One instruction without a choice.
+pub const fn statement(code: u32, k: u32) -> sock_filter {
     jump(code, k, 0, 0)
 }
 
-const fn jump(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
+/// One instruction.
+pub const fn jump(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter {
         code: code as u16,
         jt,
@@ -352,45 +410,8 @@ mod tests {
     };
     use std::collections::BTreeMap;
 
-    /// The part of classic BPF that filters use.
     fn run(program: &[sock_filter], arch: u32, number: u32, args: [u64; 6]) -> u32 {
-        let mut data = Vec::new();
-        data.extend(number.to_ne_bytes());
-        data.extend(arch.to_ne_bytes());
-        data.extend(0_u64.to_ne_bytes());
-        for arg in args {
-            data.extend(arg.to_ne_bytes());
-        }
-        let (mut place, mut word) = (0, 0_u32);
-        loop {
-            let instruction = &program[place];
-            place += 1;
-            let choose = |condition: bool| {
-                usize::from(if condition {
-                    instruction.jt
-                } else {
-                    instruction.jf
-                })
-            };
-            match u32::from(instruction.code) {
-                LOAD => {
-                    let at = instruction.k as usize;
-                    word = u32::from_ne_bytes(data[at..at + 4].try_into().unwrap());
-                }
-                RET => return instruction.k,
-                JUMP => place += instruction.k as usize,
-                EQUAL => place += choose(word == instruction.k),
-                AT_LEAST => place += choose(word >= instruction.k),
-                ANY_BIT => place += choose(word & instruction.k != 0),
-                code if code == (libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K) => {
-                    place += choose(word > instruction.k);
-                }
-                code if code == (libc::BPF_ALU | libc::BPF_AND | libc::BPF_K) => {
-                    word &= instruction.k
-                }
-                code => panic!("unknown instruction {code:#x}"),
-            }
-        }
+        walk(program, arch, number, args).unwrap()
     }
 
     fn ours() -> &'static [sock_filter] {

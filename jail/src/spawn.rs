@@ -1,18 +1,20 @@
 //! Starting a jail: `clone3` into new namespaces, and what the supervisor keeps of it.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::fcntl::{OFlag, open};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal};
 use nix::sys::stat::{Mode, stat};
-use nix::unistd::Pid;
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::unistd::{Pid, getpid};
 
 use crate::channel::{self, Outside, ToJail};
 use crate::child::{self, Child};
+use crate::degraded::family::{self, Member};
 use crate::error::Error;
 use crate::layout::{Layout, NetworkSpace};
 use crate::sys;
-use crate::sys::clone::{Side, Stack, into_namespaces};
+use crate::sys::clone::{Side, Stack, into_namespaces, without_namespaces};
 use crate::sys::file::FileId;
 
 /// A jail whose pid 1 is building it. It builds its mounts at once and waits for
@@ -27,16 +29,34 @@ pub struct Jail {
     pub pidfd: OwnedFd,
     /// The supervisor's end of the channel.
     pub channel: Outside,
-    /// The jail's user namespace, for `setns`.
-    pub userns: OwnedFd,
-    /// The jail's mount namespace, for `setns`.
-    pub mntns: OwnedFd,
+    /// The ways into its namespaces; none where it has none of its own.
+    pub spaces: Option<Spaces>,
+    /// Whoever was below the supervisor before the jail, where the jail's processes are
+    /// known by descent alone.
+    pub spared: Vec<Member>,
+}
+
+/// The ways into a jail's namespaces.
+#[derive(Debug)]
+pub struct Spaces {
+    /// The user namespace, for `setns`.
+    pub user: OwnedFd,
+    /// The mount namespace, for `setns`.
+    pub mount: OwnedFd,
     /// `/proc/PID/mountinfo`, to be polled with POLLPRI. It was opened before
     /// `pivot_root`, so its *text* is of no use: read `/proc/self/mountinfo` after setns.
     pub mountinfo: OwnedFd,
 }
 
 impl Jail {
+    /// Ends what is left of the jail when its first process has ended: with a pid namespace
+    /// the kernel has done it.
+    pub fn end_rest(&self) {
+        if self.spaces.is_none() {
+            family::end(&self.spared);
+        }
+    }
+
     /// Lets pid 1 go on: call it when the limits are in place.
     pub fn go(&self) -> Result<(), Error> {
         self.channel.send(ToJail::Go).map_err(Error::Channel)
@@ -100,7 +120,17 @@ pub fn spawn(
         mask,
     };
     default_child_signal()?;
-    match into_namespaces(namespaces(layout.network), group).map_err(Error::Clone)? {
+    let mut spared = Vec::new();
+    let side = match layout.bare {
+        None => into_namespaces(namespaces(layout.network), group).map_err(Error::Clone)?,
+        Some(_) => {
+            // Before orphans come to us: whoever is below us now is not of the jail.
+            spared = family::below(getpid(), &[]);
+            sys::process::adopt_orphans().map_err(Error::Adopt)?;
+            without_namespaces().map_err(Error::Fork)?
+        }
+    };
+    match side {
         Side::Child => child::run(&child, &mut stack),
         Side::Parent { pid, pidfd } => {
             drop(inside);
@@ -108,12 +138,30 @@ pub fn spawn(
                 pid,
                 pidfd,
                 channel: outside,
-                userns: handle(pid, "ns/user")?,
-                mntns: handle(pid, "ns/mnt")?,
-                mountinfo: handle(pid, "mountinfo")?,
+                spaces: match layout.bare {
+                    None => Some(Spaces {
+                        user: handle(pid, "ns/user")?,
+                        mount: handle(pid, "ns/mnt")?,
+                        mountinfo: handle(pid, "mountinfo")?,
+                    }),
+                    Some(_) => None,
+                },
+                spared,
             };
-            all_differ(pid, layout.network)?;
+            if jail.spaces.is_some() {
+                all_differ(pid, layout.network)?;
+            }
             Ok(jail)
+        }
+    }
+}
+
+/// Makes the namespaces of a jail for a child that ends at once.
+pub fn try_namespaces(network: NetworkSpace) -> nix::Result<()> {
+    match into_namespaces(namespaces(network), None)? {
+        Side::Child => sys::process::exit_now(0),
+        Side::Parent { pidfd, .. } => {
+            waitid(Id::PIDFd(pidfd.as_fd()), WaitPidFlag::WEXITED).map(drop)
         }
     }
 }

@@ -2,6 +2,8 @@
 //! waits until it has been looked at, and then goes on: nothing is decided here, so what
 //! a process changes in its memory meanwhile can spoil the story but not the jail.
 //!
+//! A call that the jail's filter refuses waits too, and gets the filter's own answer.
+//!
 //! A look asks what will happen: the same path, from the same folder, below the same
 //! root. What will fail because of the jail, and would not outside, is written down.
 
@@ -21,6 +23,7 @@ use sjail_policy::git_keys::normal;
 use sjail_policy::plan::Plan;
 
 use crate::denials::{self, Denial};
+use crate::observe;
 use crate::spawn::Jail;
 use crate::supervise::{Guard, Notice};
 use crate::sys::file::openat2;
@@ -193,8 +196,17 @@ impl Guard for Tracer<'_> {
         };
         match notify::receive(listener.as_fd()) {
             Ok(call) => {
-                self.look(&call);
-                let _ = notify::go_on(listener.as_fd(), &call);
+                // Its process may have died meanwhile: nobody waits for the answer then.
+                let _ = match observe::refused(&call) {
+                    Some(refused) => {
+                        self.add(Some(denials::refused_call(&refused)));
+                        notify::refuse(listener.as_fd(), &call, refused.errno)
+                    }
+                    None => {
+                        self.look(&call);
+                        notify::go_on(listener.as_fd(), &call)
+                    }
+                };
                 self.listener = Some(listener);
             }
             // Its process has died while it waited.

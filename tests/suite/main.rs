@@ -5,6 +5,7 @@ mod broker;
 mod crash;
 mod desk;
 mod escape;
+mod fallback;
 mod kill;
 mod limits;
 mod misuse;
@@ -34,6 +35,7 @@ fn standing() -> Vec<(&'static str, Vec<Test>)> {
         ("protect", protect::suite()),
         ("limits", limits::suite()),
         ("kill", kill::suite()),
+        ("fallback", fallback::suite()),
         ("terminal", terminal::suite()),
         ("seeds", seeds::suite()),
         ("network", network::suite()),

@@ -1,11 +1,13 @@
 //! What a plain `sjail run` promises.
 
+use sjail_tests::attack::HELD;
 use sjail_tests::{Scene, Test, Verdict, tests};
 
 pub fn suite() -> Vec<Test> {
     tests![
         the_host_runs_programs,
-        a_line_is_never_an_option_of_the_shell
+        a_line_is_never_an_option_of_the_shell,
+        a_trace_names_refused_calls,
     ]
 }
 
@@ -34,5 +36,35 @@ fn a_line_is_never_an_option_of_the_shell(scene: &Scene) -> Verdict {
         .output()?
         .succeeds()?
         .stdout_is("ran\n")?;
+    Ok(())
+}
+
+/// Under observation the same calls are refused in the same way, and told by name.
+fn a_trace_names_refused_calls(scene: &Scene) -> Verdict {
+    scene.attacker()?;
+    for (words, name) in [
+        (["unshare-namespace", "user"], "unshare"),
+        (["clone-namespace", "net"], "clone"),
+        (["probe", "add-key"], "add_key"),
+        (["socket", "packet"], "socket"),
+    ] {
+        let plain = scene.run(["--", "./attacker"]).args(words).output()?;
+        let traced = scene
+            .run(["--trace", "--json", "--quiet", "--", "./attacker"])
+            .args(words)
+            .output()?
+            .json()?;
+        assert_eq!(traced["exit_code"], i64::from(HELD), "{traced}");
+        assert_eq!(traced["stdout"], plain.stdout.as_str());
+        let denials = traced["denials"].as_array().into_iter().flatten();
+        let named = denials
+            .filter(|denial| denial["kind"] == "system-call")
+            .any(|denial| denial["what"] == name);
+        assert!(named, "{name}: {traced}");
+    }
+    let told = scene
+        .run(["--trace", "--", "./attacker", "unshare-namespace", "user"])
+        .output()?;
+    told.stderr_has("refused: unshare is answered with EPERM")?;
     Ok(())
 }

@@ -5,6 +5,7 @@ mod namespaces;
 mod place;
 mod walls;
 
+pub use namespaces::first_refusal;
 use serde::Serialize;
 
 /// Everything that was found out.

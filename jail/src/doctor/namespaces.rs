@@ -9,6 +9,7 @@ use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
 
 use super::Entry;
+use crate::degraded::cause::{self, Cause};
 use crate::sys::file::openat2;
 use crate::sys::mount::{self, NO_DEVICES, NO_EXEC, NO_SUID};
 use crate::sys::{namespace, net};
@@ -86,19 +87,7 @@ const STEPS: &[Step] = &[
 
 /// Every step, in one child.
 pub fn entries() -> Vec<Entry> {
-    let answer = namespace::child(|| {
-        unshare(CloneFlags::CLONE_NEWUSER)?;
-        // One byte a step: 0, or its errno. A step is tried even when one before it
-        // failed: what it needs of that may still be there.
-        Ok(STEPS
-            .iter()
-            .map(|step| match (step.act)() {
-                Ok(()) => 0,
-                Err(errno) => errno as i32 as u8,
-            })
-            .collect())
-    });
-    let results = match answer {
+    let results = match attempt() {
         Err(errno) => {
             let (how, fix) = refused(errno);
             return vec![Entry::missing("user namespace", how, fix)];
@@ -115,39 +104,48 @@ pub fn entries() -> Vec<Entry> {
     entries
 }
 
-/// Why a user namespace was refused, and what to do: three causes, three numbers.
-fn refused(errno: Errno) -> (String, String) {
-    let setting = |name: &str| {
-        fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/")))
-            .map(|text| text.trim().to_owned())
-            .ok()
+/// Does it; one byte a step comes back.
+fn attempt() -> nix::Result<Vec<u8>> {
+    remember_ids();
+    namespace::child(|| {
+        unshare(CloneFlags::CLONE_NEWUSER)?;
+        // One byte a step: 0, or its errno. A step is tried even when one before it
+        // failed: what it needs of that may still be there.
+        Ok(STEPS
+            .iter()
+            .map(|step| match (step.act)() {
+                Ok(()) => 0,
+                Err(errno) => errno as i32 as u8,
+            })
+            .collect())
+    })
+}
+
+/// The first step that a jail needs and this machine refuses, and how.
+pub fn first_refusal() -> Option<(&'static str, String)> {
+    let results = match attempt() {
+        Err(errno) => return Some(("a user namespace", cause::of(errno).why)),
+        Ok(results) => results,
     };
-    match errno {
-        Errno::ENOSPC => (
-            "refused: the number of user namespaces is limited to what is already used (user.max_user_namespaces)".into(),
-            "sudo sysctl -w user.max_user_namespaces=15000".into(),
-        ),
-        Errno::EACCES => (
-            "refused by an AppArmor profile that does not say `userns,`".into(),
-            app_armor_profile(),
-        ),
-        Errno::EPERM if setting("kernel.unprivileged_userns_clone").as_deref() == Some("0") => (
-            "refused: the system allows them to root alone (kernel.unprivileged_userns_clone=0)".into(),
-            "sudo sysctl -w kernel.unprivileged_userns_clone=1".into(),
-        ),
-        Errno::EPERM => (
-            "refused (EPERM): a container's seccomp profile, or a chroot".into(),
-            "inside Docker: docker run --security-opt seccomp=unconfined …; inside a chroot there is no way".into(),
-        ),
-        Errno::ENOSYS | Errno::EINVAL => (
-            "this kernel was built without user namespaces".into(),
-            "use a kernel with CONFIG_USER_NS=y".into(),
-        ),
-        other => (
-            format!("refused: {}", other.desc()),
-            "a container's or host's restriction; outside of it sjail works".into(),
-        ),
-    }
+    STEPS
+        .iter()
+        .zip(results)
+        .filter(|(step, _)| step.layer != "overlay")
+        .find(|(_, result)| *result != 0)
+        .map(|(step, result)| {
+            let entry = failed(step, Errno::from_raw(i32::from(result)));
+            (step.layer, entry.how)
+        })
+}
+
+/// Why a user namespace was refused, and what to do.
+fn refused(errno: Errno) -> (String, String) {
+    let Cause { why, fix } = cause::of(errno);
+    let fix = match fix.contains("AppArmor profile") {
+        true => app_armor_profile(),
+        false => fix,
+    };
+    (format!("refused ({errno:?}): {why}"), fix)
 }
 
 fn failed(step: &Step, errno: Errno) -> Entry {

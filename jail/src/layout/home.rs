@@ -16,11 +16,11 @@ use crate::net::settings;
 
 /// Where the sandbox's own caches are mounted; other caches are links into it, which cost
 /// a tenth of a mount.
-const CACHE: &str = ".cache";
+pub const CACHE: &str = ".cache";
 
 /// Caches that are worth a link in every jail. Those of rarer tools get theirs where the
 /// host has used the tool or an earlier run in the same sandbox has filled the cache.
-const COMMON: [&str; 4] = [".cargo/registry", ".cargo/git", ".npm", "go/pkg"];
+pub const COMMON: [&str; 4] = [".cargo/registry", ".cargo/git", ".npm", "go/pkg"];
 
 /// Draws up the home folder. `cache` is the sandbox's own cache folder on the host, `kept`
 /// what stands behind the home where several runs share it.
@@ -155,7 +155,7 @@ fn own_caches(tree: &mut Tree, home: &Home, host: &Names, cache: &Path) -> Resul
 }
 
 /// `.cargo/registry` is `cargo-registry` in the sandbox's own cache folder.
-fn flat_name(path: &Path) -> String {
+pub fn flat_name(path: &Path) -> String {
     let name = path.to_string_lossy().replace('/', "-");
     name.trim_start_matches('.').to_owned()
 }
@@ -185,14 +185,15 @@ pub fn make_folders(path: &Path) -> Result<(), Error> {
         })
 }
 
-fn is_git_config(path: &Path, top: &Path) -> bool {
+/// Whether this is git's own configuration, of which only the identity is taken over.
+pub fn is_git_config(path: &Path, top: &Path) -> bool {
     path == top.join(".gitconfig") || path == top.join(".config/git/config")
 }
 
 /// Who commits, and nothing that names a program or a credential. The jail shows files of
 /// other groups as nobody's, so git must not compare owners (`checkStat`): its index
 /// would flip between inside and outside.
-fn git_config<'a>(config: impl Iterator<Item = &'a ByteString>, top: &Path) -> String {
+pub fn git_config<'a>(config: impl Iterator<Item = &'a ByteString>, top: &Path) -> String {
     let mut text = String::from("[core]\n\tcheckStat = minimal\n");
     let mut identity = Identity::default();
     for path in config.filter(|path| is_git_config(path.as_path(), top)) {

@@ -3,6 +3,7 @@
 //! The supervisor does all the looking, deciding and allocating here, before `clone3`;
 //! [`crate::child`] then only walks the lists in their order.
 
+mod degraded;
 mod etc;
 mod etc_image;
 mod grants;
@@ -21,17 +22,22 @@ use std::path::{Path, PathBuf};
 use sjail_policy::plan::{Access, Degraded, NetworkMode, Plan, Workspace};
 use sjail_policy::wire::REQUEST_SOCKET;
 
+use crate::degraded::Bare;
 use crate::error::Error;
 use crate::exec::Program;
 use crate::inside;
 use crate::landlock::Rules;
 use crate::limits::rlimits::Rlimits;
+use crate::observe::Filters;
 use crate::preview::Preview;
 use crate::protect::Hold;
 use crate::protect::copy::Copy;
 use crate::sys::file::FileId;
 use crate::sys::mount::READ_ONLY;
 use tree::{Kind, Shown, Tree};
+
+pub use degraded::{prepare as prepare_degraded, private_home};
+pub use home::{make_folder, make_folders};
 
 /// Everything the child needs, prepared.
 #[derive(Debug)]
@@ -62,6 +68,8 @@ pub struct Layout {
     pub observation: Observation,
     /// When the command starts.
     pub release: Release,
+    /// What there is instead of namespaces and a root of its own, where there are none.
+    pub bare: Option<Bare>,
 }
 
 /// When the command of a finished jail starts.
@@ -74,12 +82,13 @@ pub enum Release {
 }
 
 /// Whether calls of the command are looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Observation {
     /// They are not.
     None,
-    /// `--trace`: those that open, execute, connect or change names wait for the supervisor.
-    Calls,
+    /// `--trace`: those that open, execute, connect or change names, and those that are
+    /// refused, wait for the supervisor.
+    Calls(Filters),
 }
 
 /// Whose network the jail sees.
@@ -362,6 +371,7 @@ pub fn prepare(
         _image: image,
         observation: Observation::None,
         release: Release::AtOnce,
+        bare: None,
     })
 }
 

@@ -8,7 +8,7 @@ use super::NetworkSpace;
 use super::tree::{Kind, Origin, Tree, c_string, within};
 use crate::error::Error;
 use crate::inside;
-use crate::landlock::{self, Grant, Rule, Rules, Unavailable};
+use crate::landlock::{self, Grant, Rule, Rules, Tcp, Unavailable};
 
 /// The rules for a tree, at the best ABI of this kernel.
 pub fn draw(tree: &Tree, home: &Home, network: NetworkSpace) -> Result<Rules, Error> {
@@ -59,7 +59,11 @@ pub fn draw(tree: &Tree, home: &Home, network: NetworkSpace) -> Result<Rules, Er
             })
         })
         .collect::<Result<_, Error>>()?;
-    Ok(Rules { abi, rules })
+    Ok(Rules {
+        abi,
+        rules,
+        tcp: Tcp::Unhandled,
+    })
 }
 
 struct List<'a>(Vec<(&'a Path, Grant, Kind)>);

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::sys::mount::{NO_DEVICES, NO_EXEC, NO_SUID, READ_ONLY};
 
 /// Devices that programs expect and that give nothing away.
-const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+pub const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
 /// Parts of `/proc` that can be looked at but not changed. Only the first needs a mount
 /// where the command is not root: the sysctls of the jail's own namespaces are its own.
@@ -38,7 +38,7 @@ const PROC_MASKED: [&str; 14] = [
 
 /// The ground that everything else is put on.
 pub fn lay(tree: &mut Tree, system: &[ByteString], uid: u32) -> Result<(), Error> {
-    system_folders(tree, system)?;
+    folders(tree, system)?;
     processes(tree, uid);
     devices(tree)?;
     for (path, mode) in [("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/dev/shm", 0o1777)] {
@@ -52,7 +52,7 @@ pub fn lay(tree: &mut Tree, system: &[ByteString], uid: u32) -> Result<(), Error
 
 /// `/usr` and its kin, read-only; a link among them (`/bin` where `/usr` is merged) stays
 /// a link.
-fn system_folders(tree: &mut Tree, system: &[ByteString]) -> Result<(), Error> {
+pub fn folders(tree: &mut Tree, system: &[ByteString]) -> Result<(), Error> {
     for path in system {
         let path = path.as_path();
         let Some((seen, _)) = look::at(path) else {

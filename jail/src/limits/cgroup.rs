@@ -170,6 +170,17 @@ impl Group {
         }
     }
 
+    /// Moves a process in that was not made by clone3.
+    pub fn admit_late(&self, pid: Pid) -> Result<(), Error> {
+        match self {
+            Group::V2(group) => group
+                .paths()
+                .iter()
+                .try_for_each(|path| write(path.join("cgroup.procs"), &pid.to_string())),
+            Group::V1(group) => group.admit(pid),
+        }
+    }
+
     /// What it counted so far.
     pub fn tally(&self) -> Tally {
         match self {

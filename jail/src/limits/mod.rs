@@ -314,6 +314,17 @@ impl Limits {
         }
     }
 
+    /// Without a user namespace the kernel would count every process of this user, not the
+    /// jail's alone: the watchdog counts those.
+    pub fn without_namespace(&mut self) {
+        if let (Some(limit), Some(held)) = (self.rlimits.nproc.take(), &mut self.report.pids)
+            && held.by == Means::Rlimit
+        {
+            self.watch.pids = Some(limit);
+            held.by = Means::Watchdog;
+        }
+    }
+
     /// What was asked for and cannot be held.
     pub fn unheld(&self) -> &[Unheld] {
         &self.unheld
@@ -344,6 +355,14 @@ impl Limits {
     pub fn admit(&self, pid: Pid) -> Result<(), cgroup::Error> {
         match &self.group {
             Some(group) => group.admit(pid),
+            None => Ok(()),
+        }
+    }
+
+    /// The same for a first process that clone3 could not make.
+    pub fn admit_late(&self, pid: Pid) -> Result<(), cgroup::Error> {
+        match &self.group {
+            Some(group) => group.admit_late(pid),
             None => Ok(()),
         }
     }

@@ -18,6 +18,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
+use nix::unistd::Pid;
+
+use crate::degraded::family;
 
 /// How fast memory can grow, in bytes a second: page faults on two or three busy
 /// processors.
@@ -60,6 +63,7 @@ pub enum Excess {
 /// The watch over one jail.
 #[derive(Debug)]
 pub struct Watchdog {
+    members: Members,
     proc: PathBuf,
     _proc: OwnedFd,
     bounds: Bounds,
@@ -69,6 +73,15 @@ pub struct Watchdog {
     shared_before: u64,
     peak_memory: u64,
     peak_pids: u64,
+}
+
+/// Which of the processes that `/proc` lists are the jail's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Members {
+    /// All of them: it is the jail's own.
+    All,
+    /// This one and whoever is below it: it is the host's.
+    Below(Pid),
 }
 
 /// One process, cheaply.
@@ -81,8 +94,9 @@ struct Look {
 
 impl Watchdog {
     /// Begins to watch the jail whose `/proc` is behind the descriptor `proc`.
-    pub fn new(proc: OwnedFd, bounds: Bounds, now: Instant) -> Watchdog {
+    pub fn new(proc: OwnedFd, members: Members, bounds: Bounds, now: Instant) -> Watchdog {
         Watchdog {
+            members,
             proc: PathBuf::from(format!("/proc/self/fd/{}", proc.as_raw_fd())),
             _proc: proc,
             bounds,
@@ -142,12 +156,19 @@ impl Watchdog {
     }
 
     fn processes(&self) -> Vec<Look> {
-        let Ok(entries) = fs::read_dir(&self.proc) else {
-            return Vec::new();
+        let pids: Vec<u32> = match self.members {
+            Members::All => fs::read_dir(&self.proc)
+                .into_iter()
+                .flatten()
+                .flatten()
+                .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+                .collect(),
+            Members::Below(first) => family::below(first, &[])
+                .iter()
+                .map(|member| member.pid.unsigned_abs())
+                .collect(),
         };
-        entries
-            .flatten()
-            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        pids.into_iter()
             .filter_map(|pid: u32| {
                 let status = fs::read_to_string(self.file(pid, "status")).ok()?;
                 Some(Look {
@@ -289,7 +310,7 @@ mod tests {
 
         fn look(&mut self, bounds: Bounds) -> (Option<Excess>, Watchdog) {
             let now = Instant::now();
-            let mut dog = Watchdog::new(self.proc.take().unwrap(), bounds, now);
+            let mut dog = Watchdog::new(self.proc.take().unwrap(), Members::All, bounds, now);
             // As if the watch had begun before the namespace's processes.
             dog.shared_before = dog.shared_before.saturating_sub(300 << 20);
             (dog.look(now), dog)

@@ -15,7 +15,7 @@ use seccompiler::{
     SeccompCondition as Condition, SeccompFilter, SeccompRule as Rule,
 };
 
-use crate::landlock::{self as wall, Rules};
+use crate::landlock::{self as wall, Rules, Tcp};
 use crate::sys::{capability, file, process};
 
 /// What the relay may hold open at most; a connection needs up to six.
@@ -46,6 +46,7 @@ pub fn confine(supervisor: Pid, keep: &[BorrowedFd<'_>], abi: Option<ABI>) -> Re
         let nothing = Rules {
             abi,
             rules: Vec::new(),
+            tcp: Tcp::Unhandled,
         };
         wall::enforce(&nothing).map_err(|failure| ("Landlock", Errno::from_raw(failure.errno)))?;
     }

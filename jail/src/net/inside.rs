@@ -68,7 +68,8 @@ pub fn open_network(jail: &Jail, ports: &BTreeSet<u16>) -> nix::Result<Vec<Liste
     let all: Vec<u16> = ports.iter().copied().chain([DNS]).collect();
     for (turn, some) in all.chunks(16).enumerate() {
         let answer = namespace::child(|| {
-            setns(jail.userns.as_fd(), CloneFlags::CLONE_NEWUSER)?;
+            let spaces = jail.spaces.as_ref().ok_or(Errno::ENOTSUP)?;
+            setns(spaces.user.as_fd(), CloneFlags::CLONE_NEWUSER)?;
             setns(net.as_fd(), CloneFlags::CLONE_NEWNET)?;
             let mut six = false;
             if turn == 0 {

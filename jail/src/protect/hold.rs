@@ -29,7 +29,8 @@ pub fn hold(jail: &Jail, sightings: &[&Sighting]) -> Result<Vec<u64>, Errno> {
         .iter()
         .filter_map(|sighting| Some((inside(&sighting.path)?, sighting.role)))
         .collect();
-    let answer = namespace::inside(jail.userns.as_fd(), jail.mntns.as_fd(), || {
+    let spaces = jail.spaces.as_ref().ok_or(Errno::ENOTSUP)?;
+    let answer = namespace::inside(spaces.user.as_fd(), spaces.mount.as_fd(), || {
         let root = openat2(None, c"/", libc::O_PATH | libc::O_DIRECTORY, 0, 0)?;
         let mut mounts = Vec::new();
         for (path, role) in &paths {
@@ -56,7 +57,8 @@ pub fn mend(jail: &Jail, sightings: &[Sighting]) -> Result<Vec<usize>, Errno> {
         .iter()
         .map(|sighting| (inside(&sighting.path), sighting.role))
         .collect();
-    let answer = namespace::inside(jail.userns.as_fd(), jail.mntns.as_fd(), || {
+    let spaces = jail.spaces.as_ref().ok_or(Errno::ENOTSUP)?;
+    let answer = namespace::inside(spaces.user.as_fd(), spaces.mount.as_fd(), || {
         let root = openat2(None, c"/", libc::O_PATH | libc::O_DIRECTORY, 0, 0)?;
         let flags = libc::O_PATH | libc::O_NOFOLLOW;
         let mut mounted = Vec::with_capacity(paths.len());

@@ -426,7 +426,10 @@ impl Protection {
     /// it, so that it counts as changed. The kernel says when mounts of the jail have
     /// changed; only then somebody has to go in.
     fn drop_bare(&mut self, jail: &Jail) {
-        let mut changed = [PollFd::new(jail.mountinfo.as_fd(), PollFlags::POLLPRI)];
+        let Some(spaces) = &jail.spaces else {
+            return;
+        };
+        let mut changed = [PollFd::new(spaces.mountinfo.as_fd(), PollFlags::POLLPRI)];
         if poll(&mut changed, PollTimeout::ZERO) == Ok(0) {
             return;
         }
@@ -789,7 +792,9 @@ impl supervise::Guard for Protection {
 
     fn notice(&mut self, jail: &Jail) -> Notice {
         if self.ended.is_none() && self.watch.as_ref().is_some_and(Watch::happened) {
-            self.look(Some(jail));
+            // Without namespaces nothing can be mounted, and Landlock keeps known names closed
+            // whatever becomes of them: what is new is judged.
+            self.look(jail.spaces.as_ref().map(|_| jail));
         }
         match self.ended {
             None => Notice::GoOn,

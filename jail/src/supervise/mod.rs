@@ -20,7 +20,7 @@ use crate::channel::{FromJail, ToJail};
 use crate::cleanup;
 use crate::error::Error;
 use crate::limits::Limits;
-use crate::limits::watchdog::Watchdog;
+use crate::limits::watchdog::{Members, Watchdog};
 use crate::outcome::{Cause, Outcome};
 use crate::output::{Buffer, Passed, Stream, Wait};
 use crate::signals::Signals;
@@ -77,7 +77,11 @@ pub enum Notice {
 
 /// Lets the jail go and sees it through to its end.
 pub fn run(jail: Jail, mut watch: Watch<'_>) -> Result<Outcome, Error> {
-    if let Err(error) = watch.limits.admit(jail.pid) {
+    let admitted = match jail.spaces {
+        Some(_) => watch.limits.admit(jail.pid),
+        None => watch.limits.admit_late(jail.pid),
+    };
+    if let Err(error) = admitted {
         end(&jail);
         return Err(Error::Group(error));
     }
@@ -121,6 +125,7 @@ pub fn run(jail: Jail, mut watch: Watch<'_>) -> Result<Outcome, Error> {
 fn end(jail: &Jail) {
     let _ = pidfd::send_signal(jail.pidfd.as_fd(), libc::SIGKILL);
     let _ = waitid(Id::PIDFd(jail.pidfd.as_fd()), WaitPidFlag::WEXITED);
+    jail.end_rest();
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
@@ -333,7 +338,11 @@ impl Supervisor<'_> {
                 if let Some(proc) = descriptor
                     && !bounds.is_idle()
                 {
-                    self.watchdog = Some(Watchdog::new(proc, bounds, now));
+                    let members = match self.jail.spaces {
+                        Some(_) => Members::All,
+                        None => Members::Below(self.jail.pid),
+                    };
+                    self.watchdog = Some(Watchdog::new(proc, members, bounds, now));
                 }
             }
             FromJail::Stopped { signal } => self.on_stop(signal),
@@ -353,6 +362,7 @@ impl Supervisor<'_> {
     fn reap(&mut self) -> Result<(), Error> {
         self.hear_all()?;
         waitid(Id::PIDFd(self.jail.pidfd.as_fd()), WaitPidFlag::WEXITED).map_err(Error::Wait)?;
+        self.jail.end_rest();
         self.phase = Phase::Dead;
         self.due = None;
         self.watchdog = None;

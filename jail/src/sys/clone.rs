@@ -5,7 +5,9 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::Pid;
+use nix::unistd::{ForkResult, Pid, fork};
+
+use super::pidfd;
 
 /// Linux's number; the libc crate's constant is too narrow for it.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
@@ -49,6 +51,22 @@ pub fn into_namespaces(flags: u64, group: Option<BorrowedFd<'_>>) -> nix::Result
             pid: Pid::from_raw(pid as i32),
             // SAFETY: the kernel has just installed this descriptor for us alone.
             pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) },
+        }),
+    }
+}
+
+/// A plain copy of this process, for a jail without namespaces: filters that refuse those
+/// hide `clone3` altogether.
+///
+/// The process must be single-threaded: the child goes on in a copy of its memory.
+pub fn without_namespaces() -> nix::Result<Side> {
+    // SAFETY: the process is single-threaded, so the child may do whatever we may.
+    match unsafe { fork() }? {
+        ForkResult::Child => Ok(Side::Child),
+        ForkResult::Parent { child } => Ok(Side::Parent {
+            pid: child,
+            // It is ours and not reaped: the number is its own.
+            pidfd: pidfd::open(child)?,
         }),
     }
 }

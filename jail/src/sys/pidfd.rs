@@ -1,8 +1,18 @@
 //! Processes by descriptor: never the wrong one, however late.
 
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
+use nix::unistd::Pid;
+
+/// A handle on the process that has this number now.
+pub fn open(pid: Pid) -> nix::Result<OwnedFd> {
+    // SAFETY: the call takes integers.
+    let raw = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0_u32) };
+    // SAFETY: on success a fresh descriptor that is ours alone; the kernel sets
+    // close-on-exec.
+    Errno::result(raw).map(|raw| unsafe { OwnedFd::from_raw_fd(raw as RawFd) })
+}
 
 /// Sends a signal to the process behind a pidfd.
 pub fn send_signal(pidfd: BorrowedFd<'_>, signal: i32) -> nix::Result<()> {

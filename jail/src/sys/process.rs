@@ -20,6 +20,25 @@ pub fn ends_with_parent(command: &mut std::process::Command) {
     unsafe { command.pre_exec(|| die_with_parent().map_err(Into::into)) };
 }
 
+/// Takes that back: a jail without a pid namespace must outlive its parent for as long as
+/// it takes to end everybody below it.
+pub fn outlive_parent() -> nix::Result<()> {
+    prctl(libc::PR_SET_PDEATHSIG, 0).map(drop)
+}
+
+/// Processes below this one that lose their parent become its own children.
+pub fn adopt_orphans() -> nix::Result<()> {
+    prctl(libc::PR_SET_CHILD_SUBREAPER, 1).map(drop)
+}
+
+/// Whether [`adopt_orphans`] is in force.
+pub fn adopts_orphans() -> nix::Result<bool> {
+    let mut answer: libc::c_int = 0;
+    // SAFETY: the kernel writes one int to the pointer, which outlives the call.
+    let done = unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut answer, 0, 0, 0) };
+    Errno::result(done).map(|_| answer == 1)
+}
+
 /// No exec gives privileges any more, for good.
 pub fn no_new_privileges() -> nix::Result<()> {
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1).map(drop)

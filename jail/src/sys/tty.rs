@@ -67,14 +67,14 @@ pub fn set_attributes(tty: impl AsFd, settings: &libc::termios) -> Result<(), Er
     Ok(())
 }
 
-/// Whether a filter refuses to type into a terminal before the kernel has even looked at
-/// the descriptor, which is none: only ours does.
-pub fn typing_is_refused() -> Result<bool, Errno> {
+/// Whether a filter refuses to type into a terminal, with this errno, before the kernel has
+/// even looked at the descriptor, which is none: only ours does.
+pub fn typing_is_refused(answer: Errno) -> Result<bool, Errno> {
     let byte = 0_u8;
     // SAFETY: TIOCSTI reads one byte from the pointer, which outlives the call.
     let typed = unsafe { libc::ioctl(-1, libc::TIOCSTI, &raw const byte) };
     match Errno::result(typed) {
-        Err(Errno::EPERM) => Ok(true),
+        Err(errno) if errno == answer => Ok(true),
         Err(Errno::EBADF) => Ok(false),
         Err(errno) => Err(errno),
         Ok(_) => Ok(false),
