@@ -7,7 +7,8 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use sjail_tests::attack::files::CANARY;
 use sjail_tests::attack::{HELD, OUT};
 use sjail_tests::{Call, Output, Scene, Stop, Test, Verdict, tests, wait};
@@ -34,6 +35,7 @@ pub fn suite() -> Vec<Test> {
         daemons_go_with_it,
         a_killed_supervisor_leaves_nothing,
         a_killed_first_process_leaves_nothing,
+        a_first_process_killed_from_outside_leaves_nothing,
         time_is_up_for_everybody,
         processes_are_counted,
         the_terminal_is_its_own,
@@ -463,13 +465,40 @@ fn a_killed_first_process_leaves_nothing(scene: &Scene) -> Verdict {
     ensure(living(&word) == 0, "a daemon outlived the run")
 }
 
+/// Killed from outside, where nothing refuses it: the supervisor ends the rest.
+fn a_first_process_killed_from_outside_leaves_nothing(scene: &Scene) -> Verdict {
+    let (word, script) = daemons(scene)?;
+    scene.file("leave", format!("{script}echo ready\nexec sleep 1000\n"))?;
+    let mut run = bare(scene, ["--quiet", "--", "sh", "leave"]).start()?;
+    assert_eq!(run.line()?, "ready\n");
+    ensure(living(&word) == 3, "the daemons are not there")?;
+    kill(child_of(run.pid())?, Signal::SIGKILL)?;
+    run.finish()?.exits(125)?;
+    ensure(living(&word) == 0, "a daemon outlived the run")
+}
+
+/// The one child of a process.
+fn child_of(parent: Pid) -> Verdict<Pid> {
+    let is_child = |pid: &i32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let fields = stat.rsplit(')').next().unwrap_or_default();
+        fields.split_whitespace().nth(1) == Some(parent.to_string().as_str())
+    };
+    fs::read_dir("/proc")?
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .find(is_child)
+        .map(Pid::from_raw)
+        .ok_or_else(|| Stop::failed("there is no first process"))
+}
+
 fn time_is_up_for_everybody(scene: &Scene) -> Verdict {
     let (word, script) = daemons(scene)?;
     scene.file(
         "leave",
         format!("{script}trap '' TERM\nwhile :; do sleep 1; done\n"),
     )?;
-    let run = bare(scene, ["--quiet", "--timeout", "3s", "--", "sh", "leave"]).output()?;
+    let run = bare(scene, ["--quiet", "--timeout", "1s", "--", "sh", "leave"]).output()?;
     run.exits(124)?;
     ensure(living(&word) == 0, "somebody outlived the time")
 }
