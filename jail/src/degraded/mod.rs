@@ -23,7 +23,7 @@ use std::path::PathBuf;
 
 use landlock::ABI;
 use seccompiler::sock_filter;
-use sjail_policy::plan::{NetworkMode, Plan};
+use sjail_policy::plan::{Desk, NetworkMode, Plan};
 use sjail_policy::show::inert;
 
 use crate::error::Error;
@@ -111,6 +111,9 @@ pub fn shortfalls(bare: &Bare, cause: &Cause, plan: &Plan) -> Vec<String> {
             "signals to your other processes are not refused: Landlock ABI 6 (Linux 6.12) could"
                 .to_owned(),
         );
+    }
+    if plan.desk == Desk::Requests {
+        list.push("nobody can be asked from inside: there is no socket to ask at".to_owned());
     }
     if plan.limits.tmp.is_some() {
         list.push(
