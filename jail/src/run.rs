@@ -249,7 +249,7 @@ fn jailed(
     let mut note = Noted::default();
     let bare = match plan.degraded {
         Degraded::Refused => None,
-        Degraded::Allowed => cause::find(NetworkSpace::Own),
+        Degraded::Allowed => cause::find(NetworkSpace::Filtered),
     };
     if let Some(cause) = &bare {
         degraded::possible(&plan, matches!(files, Files::Layers), cause)?;
