@@ -88,6 +88,7 @@ pub fn possible(plan: &Plan, previewing: bool, cause: &Cause) -> Result<(), Erro
     match plan.network.mode {
         _ if previewing => refuse("a preview (--dry-run)"),
         NetworkMode::Filtered => refuse("a filtered network (--net filtered, --allow-host)"),
+        _ if !plan.network.publish.is_empty() => refuse("a published port (--publish)"),
         NetworkMode::None | NetworkMode::Host => Ok(()),
     }
 }

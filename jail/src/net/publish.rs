@@ -149,7 +149,8 @@ impl Guard for Door {
         }
         let mode = self.mode;
         let enter = || {
-            setns(jail.userns.as_fd(), CloneFlags::CLONE_NEWUSER)?;
+            let spaces = jail.spaces.as_ref().ok_or(Errno::ENOTSUP)?;
+            setns(spaces.user.as_fd(), CloneFlags::CLONE_NEWUSER)?;
             setns(net.as_fd(), CloneFlags::CLONE_NEWNET)?;
             match mode {
                 // The jail may not have come to it yet.
