@@ -782,3 +782,16 @@ fn places_are_counted_in_the_bytes_of_the_line() {
         assert!(command.span.end <= line.len(), "{:?}", command.span);
     }
 }
+
+#[test]
+fn too_much_of_anything_is_asked_about() {
+    at_least(
+        Risk::Dangerous,
+        &[
+            &format!("ls {}", "> a ".repeat(300)),
+            &format!("{} ls", "A=b ".repeat(600)),
+            &format!("tar c {}", "a ".repeat(1100)),
+            &format!("rsync {} b", "a ".repeat(1100)),
+        ],
+    );
+}

@@ -22,6 +22,9 @@ pub(crate) struct Io {
     pub appends: bool,
 }
 
+/// More redirections than this of one command are not judged one by one.
+const MAX_REDIRECTIONS: usize = 256;
+
 impl Judge<'_> {
     pub(crate) fn redirections(
         &mut self,
@@ -36,7 +39,10 @@ impl Judge<'_> {
             output: None,
             appends: false,
         };
-        for redirect in redirects {
+        if redirects.len() > MAX_REDIRECTIONS {
+            self.opaque("Too many redirections to judge", around.span);
+        }
+        for redirect in redirects.iter().take(MAX_REDIRECTIONS) {
             self.redirection(redirect, state, around, &mut io);
         }
         io

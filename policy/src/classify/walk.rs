@@ -12,6 +12,9 @@ use crate::shell::fold::{Completeness, Value};
 use crate::shell::{Command, CommandKind, Connector, List, Pipeline, Script, Simple};
 use crate::shell::{Reason, Word};
 
+/// More assignments than this before one command are not judged one by one.
+const MAX_ASSIGNMENTS: usize = 512;
+
 impl Judge<'_> {
     /// Judges a script; `around` says what its commands read and run under.
     pub(crate) fn script(&mut self, script: &Script, state: &mut State, around: &Call) -> Flow {
@@ -171,7 +174,13 @@ impl Judge<'_> {
     }
 
     fn simple(&mut self, simple: &Simple, state: &mut State, mut call: Call) -> Flow {
-        for assignment in &simple.assignments {
+        let assignments = &simple.assignments;
+        let few = assignments.len().min(MAX_ASSIGNMENTS);
+        if few < assignments.len() {
+            self.opaque("Too many assignments to judge", call.span);
+        }
+        let assignments = &assignments[..few];
+        for assignment in assignments {
             self.expand(&assignment.value.parts, state, &call);
             if let Some(subscript) = &assignment.subscript {
                 self.expand(&subscript.parts, state, &call);
@@ -180,13 +189,12 @@ impl Judge<'_> {
         for word in &simple.words {
             self.expand(&word.parts, state, &call);
         }
-        call.assignments = simple
-            .assignments
+        call.assignments = assignments
             .iter()
             .map(|assignment| self.assignment(assignment, state))
             .collect();
         if simple.words.is_empty() {
-            for assignment in &simple.assignments {
+            for assignment in assignments {
                 state.variables.assign(assignment);
             }
             return self.invoke(state, &call);

@@ -66,12 +66,24 @@ pub(crate) fn judge(
     builtin::subscripts(&mut act);
     url::lookup(&mut act);
     script::pager(&mut act);
+    if matches!(act.spec.handler, Handler::Tar | Handler::Rsync) {
+        bounded(&mut act);
+    }
     let flow = handle(&mut act);
     let flow = secrets::marked(&act, flow);
     if act.reading.modifiers.has(Modifiers::CALM) {
         act.draft.calm();
     }
     flow
+}
+
+/// Every path is looked up in the tables: not more of them than this, and then it is said.
+fn bounded(act: &mut Act<'_, '_>) {
+    if act.reading.positionals.len() > MAX_POSITIONALS {
+        act.reading.positionals.truncate(MAX_POSITIONALS);
+        act.draft
+            .note(Risk::Dangerous, "Too many arguments to judge");
+    }
 }
 
 /// Whether the command only prints help or a version: `--help` anywhere, `-h` only alone, because
