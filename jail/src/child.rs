@@ -71,7 +71,7 @@ impl Child<'_> {
                 let outside = with_own_network(stack, || mounts::enter(&layout.root))?;
                 (outside, Some(before))
             }
-            NetworkSpace::Filtered => {
+            NetworkSpace::Published | NetworkSpace::Filtered => {
                 net::loopback_up().at(Step::Loopback)?;
                 (mounts::enter(&layout.root)?, None)
             }

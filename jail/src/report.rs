@@ -264,7 +264,9 @@ impl Report {
         };
         match layout.network {
             _ if layout.bare.is_some() => {}
-            NetworkSpace::Own => layers.push("network namespace".to_owned()),
+            NetworkSpace::Own | NetworkSpace::Published => {
+                layers.push("network namespace".to_owned())
+            }
             NetworkSpace::Filtered => {
                 layers.push("network namespace, with a confined relay".to_owned());
             }

@@ -176,7 +176,7 @@ fn namespaces(network: NetworkSpace) -> u64 {
         | libc::CLONE_NEWIPC
         | libc::CLONE_NEWUTS;
     let flags = match network {
-        NetworkSpace::Filtered => always | libc::CLONE_NEWNET,
+        NetworkSpace::Published | NetworkSpace::Filtered => always | libc::CLONE_NEWNET,
         NetworkSpace::Own | NetworkSpace::Host => always,
     };
     flags as u32 as u64
@@ -202,7 +202,9 @@ fn handle(pid: Pid, name: &'static str) -> Result<OwnedFd, Error> {
 /// pid 1 makes itself are its own affair, see [`crate::verify`].)
 fn all_differ(pid: Pid, network: NetworkSpace) -> Result<(), Error> {
     let names: &[&'static str] = match network {
-        NetworkSpace::Filtered => &["user", "mnt", "pid", "ipc", "uts", "net"],
+        NetworkSpace::Published | NetworkSpace::Filtered => {
+            &["user", "mnt", "pid", "ipc", "uts", "net"]
+        }
         NetworkSpace::Own | NetworkSpace::Host => &["user", "mnt", "pid", "ipc", "uts"],
     };
     for name in names {

@@ -103,7 +103,7 @@ fn generated(host: &Host, network: NetworkSpace) -> Vec<(&'static str, String)> 
         ("/etc/hostname", format!("{}\n", super::HOST_NAME)),
     ];
     match network {
-        NetworkSpace::Own | NetworkSpace::Filtered => files.extend([
+        NetworkSpace::Own | NetworkSpace::Published | NetworkSpace::Filtered => files.extend([
             (
                 "/etc/hosts",
                 format!(

@@ -96,6 +96,8 @@ pub enum Observation {
 pub enum NetworkSpace {
     /// A namespace of its own, loopback only.
     Own,
+    /// The same, with ports that are reached from outside: it is there from the beginning.
+    Published,
     /// A namespace of its own, in which names lead to the relay.
     Filtered,
     /// The host's.
@@ -269,7 +271,8 @@ pub fn prepare(
     preview: Option<&mut Preview>,
 ) -> Result<Layout, Error> {
     let network = match plan.network.mode {
-        NetworkMode::None => NetworkSpace::Own,
+        NetworkMode::None if plan.network.publish.is_empty() => NetworkSpace::Own,
+        NetworkMode::None => NetworkSpace::Published,
         NetworkMode::Host => NetworkSpace::Host,
         NetworkMode::Filtered => NetworkSpace::Filtered,
     };
