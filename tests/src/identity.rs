@@ -71,8 +71,14 @@ fn account() -> io::Result<Option<(Uid, Gid)>> {
     }))
 }
 
+/// Makes the account, one process at a time: two that ask `useradd` at once can end with
+/// an account whose home is somebody else's.
 fn create_account() -> io::Result<(Uid, Gid)> {
-    // Two workers may get here at once; the loser finds the account there.
+    let turn = fs::File::create("/run/lock/sjail-test-account")?;
+    turn.lock()?;
+    if let Some(ids) = account()? {
+        return Ok(ids);
+    }
     let made = Command::new("useradd")
         .args(["--create-home", "--shell", "/bin/sh", Identity::ACCOUNT])
         .output()?;
