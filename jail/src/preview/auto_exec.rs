@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -184,19 +185,30 @@ pub fn touched(workspace: &Path, cwd: &Path, began: (i64, i64), took: Duration) 
     found.into_iter().collect()
 }
 
+/// Asks the folder once what is in it, and then only about names that are there: asking
+/// for each name that counts would cost a short run more than its own work.
 fn at_top(top: &Path, began: (i64, i64), found: &mut BTreeSet<Touched>) {
-    let names = ANYWHERE.iter().chain(&ENDINGS);
-    for (name, run_by) in names {
-        let path = top.join(name);
-        if is_newer(&path, began) {
-            found.insert(Touched::new(&path, run_by));
+    for entry in fs::read_dir(top).into_iter().flatten().flatten().take(MOST) {
+        let name = entry.file_name();
+        let is_first = |path: &str| {
+            let rest = path.as_bytes().strip_prefix(name.as_bytes());
+            rest.is_some_and(|rest| rest.first().is_none_or(|byte| *byte == b'/'))
+        };
+        for (path, run_by) in ANYWHERE.iter().chain(&ENDINGS) {
+            if is_first(path) {
+                let file = top.join(path);
+                if is_newer(&file, began) {
+                    found.insert(Touched::new(&file, run_by));
+                }
+            }
         }
-    }
-    for (name, run_by) in FOLDERS {
-        for entry in fs::read_dir(top.join(name)).into_iter().flatten().flatten() {
-            let path = entry.path();
-            if runs(&path).is_some() && is_newer(&path, began) {
-                found.insert(Touched::new(&path, run_by));
+        for (folder, run_by) in FOLDERS.iter().filter(|(folder, _)| is_first(folder)) {
+            let files = fs::read_dir(top.join(folder));
+            for file in files.into_iter().flatten().flatten() {
+                let path = file.path();
+                if runs(&path).is_some() && is_newer(&path, began) {
+                    found.insert(Touched::new(&path, run_by));
+                }
             }
         }
     }
