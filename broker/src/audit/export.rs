@@ -210,6 +210,33 @@ mod tests {
         (folder, connection)
     }
 
+    #[test]
+    fn a_preview_is_told_from_a_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = Files::new(folder.path());
+        let mut ledger = Ledger::open(&files, Mirror::none()).unwrap();
+        ledger
+            .transaction(|ledger| {
+                for (id, decision) in [("a", "preview"), ("b", "allow")] {
+                    let mut intent = Entry::new(Event::Intent);
+                    intent.id = Some(id.to_owned());
+                    intent.command = Some("rm -rf build".to_owned());
+                    intent.decision = Some(decision.to_owned());
+                    ledger.append(intent)?;
+                    let mut outcome = Entry::new(Event::Outcome);
+                    outcome.id = Some(id.to_owned());
+                    outcome.exit = Some(0);
+                    ledger.append(outcome)?;
+                }
+                Ok(())
+            })
+            .unwrap();
+        let connection = store::open_reader(&files.database()).unwrap();
+        let all = query::commands(&connection, &AuditFilter::default()).unwrap();
+        let words: Vec<_> = all.iter().map(|line| line.status.as_str()).collect();
+        assert_eq!(words, ["previewed", "executed"]);
+    }
+
     fn exported(connection: &Connection, format: Format) -> String {
         let mut out = Vec::new();
         export(

@@ -337,6 +337,8 @@ impl Line {
             Event::Outcome => {
                 self.status = match (detail["status"].as_str(), entry.exit) {
                     (Some("lost"), _) => "lost",
+                    // It ran, but on layers: the host is as before.
+                    (_, Some(0)) if self.decision.as_deref() == Some("preview") => "previewed",
                     (_, Some(0)) => "executed",
                     _ => "failed",
                 }

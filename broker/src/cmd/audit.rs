@@ -113,7 +113,7 @@ pub struct Filter {
     /// Only commands that match, `*` and `?` as in file names
     #[arg(long, value_name = "PATTERN")]
     command_pattern: Option<String>,
-    /// Only executed, failed, running, lost, blocked, pending, approved, rejected or expired
+    /// Only executed, previewed, failed, running, lost, blocked, pending, approved, rejected or expired
     #[arg(long)]
     status: Option<String>,
 }
