@@ -75,29 +75,27 @@ impl Binder {
         Some(Hash(digest.finalize().into()))
     }
 
-    /// Binds a command to where it starts, what it gets and the files it runs. Reads
-    /// those files: not for the thread that answers everybody.
+    /// Binds a command to where it starts, what it gets, the files it runs and the paths
+    /// it is given beyond its jail. Reads those files: not for the thread that answers
+    /// everybody.
     pub fn bind(
         &self,
         argv: &[ByteString],
         cwd: &Path,
         env: &[Variable],
-        files: &[PathBuf],
+        (files, given): (&[PathBuf], &[PathBuf]),
         policy: &str,
     ) -> Result<Binding> {
-        let metadata = fs::metadata(cwd).map_err(Error::file("look at", cwd))?;
         let mut bound = Vec::new();
         for file in files {
             bound.push(self.bind_file(file)?);
         }
+        for path in given {
+            bound.push(bind_place(path)?);
+        }
         Ok(Binding {
             argv: argv.to_vec(),
-            cwd: BoundFile {
-                path: ByteString::from(cwd),
-                dev: metadata.dev(),
-                ino: metadata.ino(),
-                sha256: None,
-            },
+            cwd: bind_place(cwd)?,
             env: self.bind_env(env),
             files: bound,
             policy: policy.to_owned(),
@@ -159,6 +157,17 @@ impl Binder {
     fn known(&self) -> std::sync::MutexGuard<'_, HashMap<Stamp, Hash>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Which file or folder it is, whatever it holds.
+fn bind_place(path: &Path) -> Result<BoundFile> {
+    let metadata = fs::metadata(path).map_err(Error::file("look at", path))?;
+    Ok(BoundFile {
+        path: ByteString::from(path),
+        dev: metadata.dev(),
+        ino: metadata.ino(),
+        sha256: None,
+    })
 }
 
 fn hash_file(file: &mut File) -> io::Result<Hash> {
@@ -250,17 +259,27 @@ pub fn differences(approved: &Binding, now: &Binding) -> Vec<String> {
     for file in &approved.files {
         let path = show::inert(file.path.as_bytes());
         match now.files.iter().find(|other| other.path == file.path) {
+            None if file.sha256.is_none() => {
+                found.push(format!("{path} is no longer what it would be given"));
+            }
             None => found.push(format!("{path} is no longer what would run")),
             Some(other) if other.sha256 != file.sha256 => {
                 found.push(format!("the content of {path} has changed"));
+            }
+            Some(other) if file.sha256.is_none() && other.ino != file.ino => {
+                found.push(format!("another file took the place of {path}"));
             }
             Some(_) => {}
         }
     }
     for file in &now.files {
         if !approved.files.iter().any(|other| other.path == file.path) {
+            let what = match file.sha256 {
+                Some(_) => "would run",
+                None => "would be given",
+            };
             found.push(format!(
-                "{} would run, which was not approved",
+                "{} {what}, which was not approved",
                 show::inert(file.path.as_bytes())
             ));
         }
@@ -286,7 +305,7 @@ mod tests {
                 &["./x".into(), "a".into()],
                 folder,
                 env,
-                &[folder.join("x")],
+                (&[folder.join("x")], &[]),
                 "p1",
             )
             .unwrap()

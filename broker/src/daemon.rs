@@ -25,6 +25,7 @@ use crate::judge::Judge;
 use crate::outcome;
 use crate::paths::Places;
 use crate::peer::HostNamespaces;
+use crate::policy_log::{self, PolicyLog};
 use crate::private_file;
 use crate::queue::{allowlist, permit, request};
 use crate::readers::Readers;
@@ -91,13 +92,17 @@ fn prepare(places: Places) -> Result<(Arc<Service>, JoinHandle<()>)> {
         .ok_or_else(|| Error::Refused("/proc is not mounted, or is another's".to_owned()))?;
     let mut ledger = Ledger::open(&files, Mirror::of_system())?;
     let salt = private_file::load_or_create_secret(&files.salt())?;
+    let owners = policies.owners();
     let patterns = ledger.transaction(|ledger| {
         let detail = serde_json::json!({
             "version": env!("CARGO_PKG_VERSION"),
             "pid": std::process::id(),
             "account": policies.account().name,
+            "policy": policy_log::described(&owners),
         });
-        ledger.append(Entry::new(Event::Start).detail(&detail))?;
+        let mut entry = Entry::new(Event::Start).detail(&detail);
+        entry.policy = Some(owners.hash.to_string());
+        ledger.append(entry)?;
         ledger.checkpoint()?;
         allowlist::patterns(ledger.connection())
     })?;
@@ -109,6 +114,7 @@ fn prepare(places: Places) -> Result<(Arc<Service>, JoinHandle<()>)> {
         Judge::new(policies, &patterns),
         Binder::new(salt),
         host,
+        PolicyLog::new(owners.hash),
     );
     Ok((Arc::new(service), thread))
 }

@@ -197,6 +197,7 @@ impl Case {
                 reasons,
                 rule: "network.ask".to_owned(),
                 needs: vec![format!("the network: {}", self.place)],
+                access: Vec::new(),
                 changed: Vec::new(),
                 user: self.run.user.clone(),
                 agent: self.run.agent.clone(),

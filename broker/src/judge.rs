@@ -9,6 +9,7 @@ use sjail_policy::bytes::ByteString;
 use sjail_policy::classify::{self, Classification, Context};
 use sjail_policy::config::{Mode as Jailed, OnFailure, Origin, Policy, Preview, Run, Setting};
 use sjail_policy::decide::{self, Action, decide};
+use sjail_policy::need::{self, Need};
 use sjail_policy::plan::{NetworkMode, Plan};
 use sjail_policy::risk::Risk;
 use sjail_policy::rule::{Bases, Rule};
@@ -18,9 +19,10 @@ use sjail_policy::wire::request::{Asking, Place, Submission, Typed};
 
 use crate::audit::record::Hash;
 use crate::error::{Error, Result};
+use crate::peer::Home;
 use crate::programs;
 use crate::proposal;
-use crate::sources::{InForce, NoPolicy, Policies};
+use crate::sources::{InForce, NoPolicy, Owners, Policies};
 
 /// What the classifier says of `sudo` and its kin, whatever they run.
 const OTHER_RIGHTS: &str = "Runs with other rights";
@@ -61,12 +63,21 @@ pub struct Judgement {
     pub rule: String,
     /// The sentence for whoever is refused.
     pub message: String,
-    /// What it needs beyond the jail.
+    /// What it needs beyond the jail, each in a few words.
     pub needs: Vec<String>,
+    /// What it needs that no option names, or why nobody can give it; of those that
+    /// somebody is asked about.
+    wants: std::result::Result<Vec<Need>, String>,
+    /// The part of that which no jail can have, whichever it is.
+    elevated: std::result::Result<Option<Need>, String>,
+    /// What of that a yes would give.
+    pub access: Vec<Need>,
     /// What the jail would enforce.
     pub plan: Plan,
     /// The hash of the policy in force.
     pub policy_hash: String,
+    /// The part of the policy that is the owner's.
+    pub owners: Owners,
     /// The programs and scripts that it starts, as far as they are known.
     pub files: Vec<PathBuf>,
     /// What the command line loosened.
@@ -207,7 +218,7 @@ impl Judge {
     ) -> Judgement {
         let (policy, allowlist_hash) = self.with_allowlist(&in_force.loaded.policy);
         let mut line = line.clone();
-        if !policy.allow.is_empty() || !policy.elevated_patterns.is_empty() {
+        if !policy.allow.is_empty() || policy.elevated.value {
             let path = programs::search_path(&submission.env);
             decide::doubt_programs(&mut line, &|name| programs::is_trusted(path, name));
         }
@@ -248,6 +259,19 @@ impl Judge {
         if mode == Mode::Preview && !submission.options.iter().any(names_network) {
             plan.network.mode = NetworkMode::None;
         }
+        let is_asked = decision.action == Action::Ask && mode == Mode::Act;
+        let around = need::Surroundings {
+            policy: &policy,
+            bases,
+            plan: &plan,
+            look: &programs::look,
+        };
+        let (wants, elevated) = match is_asked && place == Place::Jail {
+            true if submission.commit.is_none() => {
+                (need::needs(line, &around), need::elevated(line, &around))
+            }
+            _ => (Ok(Vec::new()), Ok(None)),
+        };
         let rule = decision.rule.to_string();
         let message = format!(
             "blocked by {rule}{}",
@@ -267,6 +291,9 @@ impl Judge {
             rule,
             message,
             needs: needs(place, &submission.options),
+            wants,
+            elevated,
+            access: Vec::new(),
             policy_hash: Hash::of(format!("{} {allowlist_hash}", in_force.hash).as_bytes())
                 .to_string(),
             files: programs::files(line, &plan, typed),
@@ -277,6 +304,7 @@ impl Judge {
                 .map(|loosened| format!("{} by {}", loosened.key, loosened.option))
                 .collect(),
             alerts: in_force.problems.clone(),
+            owners: in_force.owners.clone(),
             notices: in_force
                 .loaded
                 .notices
@@ -352,6 +380,66 @@ impl Judgement {
         {
             self.verdict = Verdict::Ask(Place::Host);
         }
+    }
+
+    /// Takes over what it needs: it is in the plan that somebody is asked about, or nobody
+    /// is asked.
+    pub fn settle_needs(&mut self, home: Home) {
+        let asked = matches!(self.verdict, Verdict::Ask(_));
+        if asked && home != Home::Host {
+            // That jail was built before; what it shows is not known here.
+            let outside = match &self.elevated {
+                Err(why) => Some(why.clone()),
+                Ok(None) if self.verdict == Verdict::Ask(Place::Jail) => None,
+                Ok(_) => {
+                    Some("nothing that is asked for inside a jail runs outside of it".to_owned())
+                }
+            };
+            if let Some(why) = outside {
+                self.refuse(&why);
+            }
+            return;
+        }
+        if self.verdict != Verdict::Ask(Place::Jail) {
+            return;
+        }
+        let access = match std::mem::replace(&mut self.wants, Ok(Vec::new())) {
+            Ok(access) => access,
+            Err(why) => return self.refuse(&why),
+        };
+        if access.is_empty() {
+            return;
+        }
+        need::give(&access, &mut self.plan);
+        if access
+            .iter()
+            .any(|need| matches!(need, Need::Elevated { .. }))
+        {
+            self.verdict = Verdict::Ask(Place::Host);
+        }
+        self.needs.extend(access.iter().map(Need::sentence));
+        self.always = Some(Proposal {
+            pattern: None,
+            widest: "a pattern lets a command run in the jail, and this one needs more: \
+                     give that in your policy, or say for how long"
+                .to_owned(),
+        });
+        self.access = access;
+    }
+
+    fn refuse(&mut self, why: &str) {
+        self.verdict = Verdict::Block;
+        self.rule = "what it needs".to_owned();
+        self.message = format!("nobody is asked: {why}");
+    }
+
+    /// The paths that a yes gives: it is tied to what they lead to.
+    pub fn given(&self) -> Vec<PathBuf> {
+        let paths = self.access.iter().filter_map(|need| match need {
+            Need::Path { real, .. } => Some(real.as_path().to_owned()),
+            Need::Host { .. } | Need::Network | Need::Elevated { .. } => None,
+        });
+        paths.collect()
     }
 
     /// What the record says about the promised isolation.
@@ -441,12 +529,12 @@ impl Judgement {
     /// Whether a preview tells what the command would do: it must be able to do all of it
     /// in the jail, and on layers.
     pub fn is_shown_first(&self, place: Place) -> bool {
-        let stays_here = self.plan.network.mode == NetworkMode::None;
+        let stays_here = self.plan.network.mode == NetworkMode::None && self.access.is_empty();
         match self.settings.preview {
             Preview::Never => false,
             // What only reads has nothing to show.
             Preview::Auto => place == Place::Jail && stays_here && self.risk != Risk::Safe,
-            Preview::Always => place == Place::Jail,
+            Preview::Always => place == Place::Jail && self.access.is_empty(),
         }
     }
 }

@@ -54,6 +54,12 @@ pub fn network(command: &[String], id: &str, message: &str) {
     run(command, &summary, id, Risk::Dangerous);
 }
 
+/// Something is wrong with what sjail itself works with.
+pub fn trouble(command: &[String], message: &str) {
+    let summary = format!("sjail: {}", show::clipped(message.as_bytes(), SUMMARY));
+    run(command, &summary, "-", Risk::Dangerous);
+}
+
 /// Runs the command, no shell between; `{summary}`, `{id}` and `{risk}` are filled in.
 fn run(command: &[String], summary: &str, id: &str, risk: Risk) {
     let mut words = command.iter().map(|word| {

@@ -7,8 +7,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use nix::unistd::{AccessFlags, access};
 use sjail_policy::classify::{Classification, SimpleCommand};
 use sjail_policy::effect::Action;
+use sjail_policy::need::Found;
 use sjail_policy::plan::{Plan, Variable};
 use sjail_policy::wire::request::Typed;
 
@@ -108,6 +110,17 @@ fn is_roots(file: &Path) -> bool {
         && file
             .parent()
             .is_some_and(|folder| folder.ancestors().all(|path| roots(path).is_some()))
+}
+
+/// What is at a path, as far as this account may use it.
+pub fn look(path: &[u8]) -> Option<Found> {
+    let real = fs::canonicalize(OsStr::from_bytes(path)).ok()?;
+    let may = |flag| access(&real, flag).is_ok();
+    Some(Found {
+        readable: may(AccessFlags::R_OK),
+        writable: may(AccessFlags::W_OK),
+        real: real.into(),
+    })
 }
 
 /// The script that an interpreter is given.

@@ -19,8 +19,10 @@ use crate::judge::Judge;
 use crate::limits::Limits;
 use crate::paths::Places;
 use crate::peer::HostNamespaces;
+use crate::policy_log::PolicyLog;
 use crate::queue::Stored;
 use crate::readers::Readers;
+use crate::unrecorded::Unrecorded;
 use crate::writer::Writer;
 
 /// So many changes of the queue may be missed by a slow listener before it has to
@@ -45,6 +47,10 @@ pub struct Service {
     pub limits: Arc<Limits>,
     /// Which namespaces are the host's.
     pub host: HostNamespaces,
+    /// Which policy the log knows of.
+    pub policy_log: PolicyLog,
+    /// What the log could not take.
+    pub unrecorded: Unrecorded,
     /// Tells everybody who waits what changed in the queue.
     changes: broadcast::Sender<Change>,
     /// Woken when the broker is to end.
@@ -71,6 +77,7 @@ impl Service {
         judge: Judge,
         binder: Binder,
         host: HostNamespaces,
+        policy_log: PolicyLog,
     ) -> Service {
         Service {
             places,
@@ -81,6 +88,8 @@ impl Service {
             binder: Arc::new(binder),
             limits: Arc::default(),
             host,
+            policy_log,
+            unrecorded: Unrecorded::default(),
             changes: broadcast::channel(CHANGES).0,
             stop: Notify::new(),
             busy: AtomicUsize::new(0),

@@ -1,6 +1,7 @@
 //! The policy files: read when they change, and the last good ones kept when a new
 //! one cannot be read.
 
+use std::cell::LazyCell;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Read;
@@ -46,6 +47,38 @@ pub struct InForce {
     pub hash: Hash,
     /// What its owner should hear: a file that cannot be read.
     pub problems: Vec<String>,
+    /// The part of it that is the owner's.
+    pub owners: Owners,
+}
+
+/// The policy of the machine and of the account, without a workspace's and the command
+/// line's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owners {
+    /// The hash of it.
+    pub hash: Hash,
+    /// The files in force, with the hash of their content.
+    pub files: Vec<(ByteString, Hash)>,
+    /// What could not be read, and is not in force.
+    pub problems: Vec<String>,
+}
+
+impl Owners {
+    fn of(sources: &Sources, problems: &[String]) -> Owners {
+        let own = Sources {
+            system: sources.system.clone(),
+            user: sources.user.clone(),
+            ..Sources::default()
+        };
+        let files = [&own.system, &own.user].into_iter().flatten();
+        Owners {
+            hash: hash_of_good(hash(&own, &[]), problems),
+            files: files
+                .map(|file| (file.path.clone(), Hash::of(&file.text)))
+                .collect(),
+            problems: problems.to_vec(),
+        }
+    }
 }
 
 /// Why there is no policy.
@@ -77,6 +110,17 @@ impl Policies {
         (state.good_system, state.good_user) = (sources.system, sources.user);
         drop(state);
         Ok(policies)
+    }
+
+    /// The owner's policy that was last found good.
+    pub fn owners(&self) -> Owners {
+        let state = self.lock();
+        let sources = Sources {
+            system: state.good_system.clone(),
+            user: state.good_user.clone(),
+            ..Sources::default()
+        };
+        Owners::of(&sources, &[])
     }
 
     /// Whose policies they are.
@@ -130,6 +174,7 @@ impl Policies {
         let whole = problems.is_empty();
         let in_force = Arc::new(InForce {
             loaded,
+            owners: Owners::of(&sources, &problems),
             hash: hash_of_good(hash, &problems),
             problems,
         });
@@ -226,13 +271,14 @@ impl Policies {
         };
         let real = fs::canonicalize(path).map_err(Error::file("read", path))?;
         let mut holders = Vec::new();
+        let groups = LazyCell::new(|| fs::read_to_string("/etc/group").unwrap_or_default());
         for (index, holder) in real.ancestors().enumerate() {
             let metadata = fs::symlink_metadata(holder).map_err(Error::file("look at", holder))?;
             holders.push(Holder {
                 path: holder.into(),
                 uid: metadata.uid(),
                 mode: metadata.mode(),
-                group: self.members(metadata.gid()),
+                group: self.members(metadata.gid(), &groups),
                 kind: if index == 0 {
                     HolderKind::File
                 } else {
@@ -249,12 +295,15 @@ impl Policies {
 
     /// Whether a group is its user's alone: root's, or the one that bears the user's
     /// name and has no further members.
-    fn members(&self, gid: u32) -> GroupMembers {
+    fn members(
+        &self,
+        gid: u32,
+        groups: &LazyCell<String, impl FnOnce() -> String>,
+    ) -> GroupMembers {
         if gid == 0 {
             return GroupMembers::OwnerOnly;
         }
         let name = self.account.name.as_str();
-        let groups = fs::read_to_string("/etc/group").unwrap_or_default();
         let own = groups.lines().any(|line| {
             let fields: Vec<&str> = line.split(':').collect();
             matches!(fields.as_slice(), [group, _, number, users]

@@ -130,7 +130,19 @@ async fn judge(visit: &Visit, submission: &Submission) -> Result<Judgement> {
     if is_unjailed(visit, submission, judgement.jailed).await? {
         judgement.leave_the_jail();
     }
+    judgement.settle_needs(visit.peer.home);
+    note_policy(visit, &judgement).await;
     Ok(judgement)
+}
+
+/// Has the log tell of a policy that is new to it. What cannot be written stands in the way
+/// of the record that follows, and is said there.
+async fn note_policy(visit: &Visit, judgement: &Judgement) {
+    let (service, owners) = (&visit.service, &judgement.owners);
+    let noted = service.policy_log.note(&service.writer, owners).await;
+    if let (Ok(true), Some(problem)) = (noted, owners.problems.first()) {
+        notify::trouble(&judgement.settings.on_ask, problem);
+    }
 }
 
 /// Whether `sandbox.mode` leaves this session out: never one that is in a jail already,
@@ -198,6 +210,7 @@ impl Case {
             "peer": visit.peer.describe(),
             "options": self.submission.options,
             "loosened": judgement.loosened,
+            "needs": judgement.access,
         });
         entry.detail(&detail)
     }
@@ -317,16 +330,37 @@ async fn run_at_once(
         ..case.permission(id, token, way.place(), decision)
     }));
     if !case.more {
-        let recorded = recorded(case, record.await)?;
+        let recorded = recorded_or_not(visit, case, record.await).await?;
         return permit_in_one(visit, run, &recorded).await;
     }
     // The jail is being built while the disk works; it starts nothing before the
     // second reply.
     let (recorded_as, told) = tokio::join!(record, visit.connection.reply_and_go_on(&run));
     told?;
-    let answer = recorded(case, recorded_as)?;
+    let answer = recorded_or_not(visit, case, recorded_as).await?;
     visit.connection.reply(&answer).await?;
     Ok(())
+}
+
+/// Likewise, and remembers a run that is not in the log until that can be said in it.
+async fn recorded_or_not(visit: &Visit, case: &Case, result: Result<i64>) -> Result<Answer> {
+    let service = &visit.service;
+    let failure = result.as_ref().err().map(ToString::to_string);
+    let mut answer = recorded(case, result)?;
+    let Answer::Recorded { alerts, .. } = &mut answer else {
+        return Ok(answer);
+    };
+    match failure {
+        Some(why) => {
+            service.unrecorded.add(&why);
+            notify::trouble(
+                &case.judgement.settings.on_ask,
+                &format!("a run is not in the audit log: {why}"),
+            );
+        }
+        None => alerts.extend(service.unrecorded.tell(&service.writer).await),
+    }
+    Ok(answer)
 }
 
 /// What is said when the intent is durable, or is not and the policy goes on.
@@ -375,6 +409,7 @@ async fn ask(visit: &mut Visit, case: Case, place: Place) -> std::result::Result
                 let message = format!(
                     "the approval queue is full ({waiting} requests wait): answer or clear some with `sjail queue`"
                 );
+                notify::trouble(&case.judgement.settings.on_ask, &message);
                 let refusal = case.refusal(String::new(), message);
                 visit.connection.reply(&Answer::Blocked(refusal)).await?;
                 return Ok(());
@@ -403,8 +438,9 @@ async fn bind(visit: &Visit, case: &Case) -> Result<Binding> {
     let env = plan.command.env.clone();
     let cwd = PathBuf::from(case.submission.cwd.as_os_str());
     let files = case.judgement.files.clone();
+    let given = case.judgement.given();
     let policy = case.judgement.policy_hash.clone();
-    tokio::task::spawn_blocking(move || binder.bind(&argv, &cwd, &env, &files, &policy))
+    tokio::task::spawn_blocking(move || binder.bind(&argv, &cwd, &env, (&files, &given), &policy))
         .await
         .map_err(|_| Error::WriterGone)?
 }
@@ -462,6 +498,7 @@ async fn put_in_queue(
             reasons: judgement.reasons.clone(),
             rule: judgement.rule.clone(),
             needs: judgement.needs.clone(),
+            access: judgement.access.clone(),
             changed: changed.to_vec(),
             user: visit.service.user_name(uid),
             agent: case.submission.agent.clone(),

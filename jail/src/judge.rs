@@ -5,8 +5,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use sjail_policy::classify::{Classification, Context, classify, classify_argv};
-use sjail_policy::config::{CommandLine, Loaded, load};
-use sjail_policy::decide::{Asking, Decision, decide, doubt_programs};
+use sjail_policy::config::{CommandLine, Loaded, Run, load};
+use sjail_policy::decide::{Action, Asking, Decision, Place, decide, doubt_programs, matching};
+use sjail_policy::explain::Steps;
+use sjail_policy::need;
+use sjail_policy::plan::User;
 use sjail_policy::rule::Bases;
 
 use crate::caller::Account;
@@ -105,11 +108,49 @@ impl Judge {
                 classify_argv(&argv, context)
             }
         };
-        if !self.loaded.policy.allow.is_empty() || !self.loaded.policy.elevated_patterns.is_empty()
-        {
+        if !self.loaded.policy.allow.is_empty() || self.loaded.policy.elevated.value {
             doubt_programs(&mut line, &|name| programs::is_trusted(&self.path, name));
         }
         let decision = decide(&line, &self.loaded.policy, self.bases(), asking);
         (line, decision)
+    }
+
+    /// What would happen to a command, step by step.
+    pub fn steps(&self, typed: &Typed, asking: Asking) -> Steps {
+        let (line, decision) = self.judge(typed, &self.context, asking);
+        let (policy, bases) = (&self.loaded.policy, self.bases());
+        let argv = match typed {
+            Typed::Line(line) => vec![
+                "/bin/sh".into(),
+                "-c".into(),
+                "--".into(),
+                line.as_os_str().into(),
+            ],
+            Typed::Argv(argv) => argv.iter().map(|word| word.as_os_str().into()).collect(),
+        };
+        let plan = policy.plan(Run {
+            argv,
+            cwd: self.context.cwd.as_str().into(),
+            program: None,
+            workspace: self.workspace.as_path().into(),
+            home: self.home.as_path().into(),
+            user: User::Caller,
+            env: Vec::new(),
+            agent: None,
+            session: None,
+        });
+        let is_asked = decision.action == Action::Ask && decision.place == Place::Jail;
+        let around = need::Surroundings {
+            policy,
+            bases,
+            plan: &plan,
+            look: &programs::look,
+        };
+        let needs = match is_asked {
+            true => need::needs(&line, &around),
+            false => Ok(Vec::new()),
+        };
+        let rules = matching(&line, policy, bases);
+        Steps::of(&typed.line(), line, decision, rules, needs, &plan)
     }
 }

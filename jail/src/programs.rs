@@ -2,8 +2,12 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+
+use nix::unistd::{AccessFlags, access};
+use sjail_policy::need::Found;
 
 /// Whether the first program of that name along `PATH` is root's, in folders of root's: then
 /// it is what its name says. A name that is found nowhere is not.
@@ -13,6 +17,17 @@ pub fn is_trusted(path: &OsStr, name: &str) -> bool {
         .map(|folder| folder.join(name))
         .find(|file| is_executable(file));
     found.is_some_and(|file| is_roots(&file))
+}
+
+/// What is at a path, as far as this account may use it.
+pub fn look(path: &[u8]) -> Option<Found> {
+    let real = fs::canonicalize(OsStr::from_bytes(path)).ok()?;
+    let may = |flag| access(&real, flag).is_ok();
+    Some(Found {
+        readable: may(AccessFlags::R_OK),
+        writable: may(AccessFlags::W_OK),
+        real: real.into(),
+    })
 }
 
 fn is_executable(file: &Path) -> bool {

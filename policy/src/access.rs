@@ -46,6 +46,26 @@ pub fn decide_path(
     }
 }
 
+/// What a jail shows of a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum View {
+    /// It is there, with enough rights.
+    Shown,
+    /// It is kept away, whoever asks.
+    Denied(DecidedBy),
+    /// It is not there, because nobody has given it.
+    Outside,
+}
+
+/// What a jail under this policy shows of an absolute path.
+pub fn view(policy: &Policy, path: &[u8], operation: Operation, bases: Bases<'_>) -> View {
+    match denied(policy, path, operation, bases) {
+        Some(rule) => View::Denied(rule),
+        None if granted(policy, path, operation, bases).is_some() => View::Shown,
+        None => View::Outside,
+    }
+}
+
 fn judged(
     policy: &Policy,
     path: &[u8],

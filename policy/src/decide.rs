@@ -177,6 +177,31 @@ pub fn decide(
     verdict.done(line)
 }
 
+/// Every entry of a list that speaks of a line, whichever decides.
+pub fn matching(line: &Classification, policy: &Policy, bases: Bases<'_>) -> Vec<DecidedBy> {
+    let generous = [
+        ("commands.deny", &policy.forbid),
+        ("commands.ask", &policy.ask),
+    ];
+    let strict = [
+        ("commands.allow", &policy.allow),
+        ("elevated.patterns", &policy.elevated_patterns),
+    ];
+    let mut found = Vec::new();
+    for (key, rules) in generous {
+        let speaks = |rule: &&Sourced<Rule>| meets(&rule.value, line, bases) != Match::No;
+        found.extend(rules.iter().filter(speaks).map(|rule| by_rule(key, rule)));
+    }
+    for (key, rules) in strict {
+        let speaks = |rule: &&Sourced<Rule>| match &rule.value {
+            Rule::Command(pattern) => pattern.strict(line).is_some(),
+            Rule::Path(_) => false,
+        };
+        found.extend(rules.iter().filter(speaks).map(|rule| by_rule(key, rule)));
+    }
+    found
+}
+
 /// Takes the trust from programs whose bare name leads elsewhere than to a trusted folder: the
 /// classifier cannot look, so whoever can does it before [`decide`]. `is_trusted` says whether
 /// the first program of that name along `PATH` is root's own.

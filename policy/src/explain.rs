@@ -2,6 +2,7 @@
 //! that says the same.
 
 mod overview;
+mod steps;
 mod values;
 
 use serde::Serialize;
@@ -12,6 +13,7 @@ use crate::profile::{Entry, Profile};
 use crate::show::inert;
 use crate::wire::control::Registered;
 pub use overview::Overview;
+pub use steps::{Isolation, Steps};
 
 /// Everything that holds, ready to be shown.
 #[derive(Debug, Clone, Serialize)]

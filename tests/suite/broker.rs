@@ -3,12 +3,13 @@
 use std::fs;
 use std::io::Write;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use serde_json::json;
-use sjail_tests::{Scene, Test, Verdict, tests, wait};
+use sjail_tests::{Identity, Scene, Test, Verdict, tests, wait};
 
 use crate::desk::Desk;
 
@@ -29,6 +30,10 @@ pub fn suite() -> Vec<Test> {
         the_outcome_outlives_the_broker,
         sockets_are_taken_over,
         an_exchanged_log_is_noticed,
+        a_preview_is_offered_in_place,
+        a_changed_policy_is_in_the_log,
+        silent_peers_cost_nobody_anything,
+        another_account_is_not_heard,
     ]
 }
 
@@ -388,5 +393,129 @@ fn an_exchanged_log_is_noticed(scene: &Scene) -> Verdict {
     desk.sjail(["audit", "verify"])?
         .exits(1)?
         .stdout_has("are missing")?;
+    Ok(())
+}
+
+fn a_preview_is_offered_in_place(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    desk.needs_no_terminal()?;
+    let policy = ".config/sjail/policy.toml";
+    scene.home_file(policy, "[approval]\npreview = \"never\"\n")?;
+    scene.file("build/x", "x")?;
+    let mut terminal = scene
+        .sjail(["run", "--wait", "60s", "-c", "rm -rf build"])
+        .terminal()?;
+    terminal.expect("[p]review")?;
+    terminal.line("p")?;
+    terminal.expect("in a preview it")?;
+    terminal.expect("run it? [k]eep")?;
+    assert!(scene.workspace().join("build/x").exists());
+    terminal.line("k")?;
+    assert_eq!(terminal.finish()?.code(), Some(0));
+    assert!(!scene.workspace().join("build").exists());
+    Ok(())
+}
+
+fn a_changed_policy_is_in_the_log(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    let policy = ".config/sjail/policy.toml";
+    let run = ["run", "--", "true"];
+    desk.sjail(run)?.succeeds()?;
+    scene.home_file(policy, "[commands]\ndeny = [\"make\"]\n")?;
+    desk.sjail(run)?.succeeds()?;
+    desk.sjail(run)?.succeeds()?;
+    scene.home_file(policy, "[commands\n")?;
+    desk.sjail(run)?.succeeds()?;
+    let events = desk.sjail(["audit", "log", "--events", "--json"])?.json()?;
+    let kinds: Vec<&str> = events
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|record| record["event"].as_str())
+        .filter(|event| matches!(*event, "intent" | "policy" | "alert"))
+        .collect();
+    let expected = [
+        "intent", "policy", "intent", "intent", "policy", "alert", "intent",
+    ];
+    assert_eq!(kinds, expected, "{events}");
+    Ok(())
+}
+
+fn silent_peers_cost_nobody_anything(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    desk.sjail(["queue", "list"])?.succeeds()?;
+    let mut silent = Vec::new();
+    for number in 0..200 {
+        let mut stream = UnixStream::connect(desk.socket("request.sock"))?;
+        if number % 2 == 0 {
+            stream.write_all(b"{\"method\":\"io.sjail.Broker.Sub")?;
+        }
+        silent.push(stream);
+    }
+    // One that asks and does not read its answers.
+    let mut deaf = UnixStream::connect(desk.socket("control.sock"))?;
+    deaf.set_write_timeout(Some(Duration::from_millis(200)))?;
+    let ask = b"{\"method\":\"org.varlink.service.GetInterfaceDescription\",\"parameters\":{\"interface\":\"io.sjail.Control\"}}\0";
+    while deaf.write_all(ask).is_ok() {}
+    for _ in 0..3 {
+        desk.sjail(["run", "--", "true"])?.succeeds()?;
+        desk.sjail(["queue", "list"])?.succeeds()?;
+    }
+    drop(silent);
+    Ok(())
+}
+
+/// Even where the folder lets them in: whose process it is, the kernel says.
+fn another_account_is_not_heard(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    scene.needs(&["python3", "setpriv"])?;
+    if scene.identity() != Identity::Root {
+        return scene.skip("only root can be somebody else");
+    }
+    desk.sjail(["queue", "list"])?.succeeds()?;
+    let program = "import socket, sys\n\
+         s = socket.socket(socket.AF_UNIX)\n\
+         try:\n\
+         \x20   s.connect(sys.argv[1])\n\
+         \x20   s.sendall(b'{\"method\":\"' + sys.argv[2].encode() + b'\"}\\0')\n\
+         \x20   print('heard', s.recv(4096))\n\
+         except OSError as error:\n\
+         \x20   print('heard', error)\n";
+    let speak = |uid: &str, socket: &str, method: &str| {
+        scene
+            .host("setpriv")
+            .args(["--reuid", uid, "--clear-groups", "python3", "-c", program])
+            .args([desk.socket(socket)])
+            .args([method])
+            .output()
+    };
+    let doors = [
+        ("request.sock", "org.varlink.service.GetInfo"),
+        ("control.sock", "io.sjail.Control.List"),
+    ];
+    for (socket, method) in doors {
+        speak("65534", socket, method)?.stdout_has("Permission denied")?;
+    }
+    let mut open = vec![scene.runtime().join("sjail")];
+    open.extend(open[0].ancestors().skip(1).map(Into::into));
+    for folder in open
+        .iter()
+        .filter(|folder| folder.starts_with(scene.scratch()))
+    {
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
+    }
+    for (socket, method) in doors {
+        fs::set_permissions(desk.socket(socket), fs::Permissions::from_mode(0o666))?;
+        let other = speak("65534", socket, method)?;
+        let heard = ["heard b''", "reset", "Broken pipe"];
+        assert!(
+            heard.iter().any(|text| other.stdout.contains(text)),
+            "{}",
+            other.stdout
+        );
+        speak("0", socket, method)?.stdout_has("parameters")?;
+    }
+    // Its owner does not trust such a folder any more; neither do we.
+    fs::set_permissions(&open[0], fs::Permissions::from_mode(0o700))?;
     Ok(())
 }

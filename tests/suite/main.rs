@@ -9,12 +9,14 @@ mod fallback;
 mod kill;
 mod limits;
 mod misuse;
+mod needs;
 mod network;
 mod policy;
 mod preview;
 mod protect;
 mod run;
 mod seeds;
+mod tamper;
 mod terminal;
 mod work;
 
@@ -31,6 +33,8 @@ fn standing() -> Vec<(&'static str, Vec<Test>)> {
         ("protected", escape::protected::tests()),
         ("broker", broker::suite()),
         ("asking", asking::suite()),
+        ("needs", needs::suite()),
+        ("tamper", tamper::suite()),
         ("crash", crash::suite()),
         ("protect", protect::suite()),
         ("limits", limits::suite()),

@@ -323,9 +323,11 @@ pub fn described(request: &wire::Request) -> String {
     );
     field("note", request.note.as_deref().unwrap_or_default());
     for file in request.binding.iter().flat_map(|binding| &binding.files) {
-        let hash = file.sha256.as_deref().unwrap_or_default();
         let path = lossy(file.path.as_bytes());
-        field("runs", &format!("{path} (sha256 {hash})"));
+        match &file.sha256 {
+            Some(hash) => field("runs", &format!("{path} (sha256 {hash})")),
+            None => field("is given", &path),
+        }
     }
     if let Some(always) = &request.always {
         field(

@@ -47,7 +47,7 @@ fn take_out(plan: &mut Plan, what: &ByteString) -> bool {
     let grants = &mut plan.filesystem.grants;
     let hosts = &mut plan.network.allow;
     let before = (grants.len(), hosts.len());
-    grants.retain(|grant| grant.source != *what);
+    grants.retain(|grant| grant.source != *what && grant.dest != *what);
     hosts.retain(|host| host.to_string().as_bytes() != what.as_bytes());
     let mut found = before != (grants.len(), hosts.len());
     if what.as_bytes() == b"network" && plan.network.mode != NetworkMode::None {

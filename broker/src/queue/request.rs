@@ -3,6 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 use sjail_policy::bytes::ByteString;
+use sjail_policy::need::Need;
 use sjail_policy::plan::Plan;
 use sjail_policy::risk::Risk;
 use sjail_policy::wire::control::{Proposal, Request, RequestStatus};
@@ -40,6 +41,9 @@ pub struct Body {
     pub rule: String,
     /// What it needs beyond the jail.
     pub needs: Vec<String>,
+    /// The part of it that no option names.
+    #[serde(default)]
+    pub access: Vec<Need>,
     /// What differs from an earlier approval.
     pub changed: Vec<String>,
     /// The account.
@@ -522,6 +526,7 @@ impl Stored {
             reasons: body.reasons.clone(),
             rule: body.rule.clone(),
             needs: body.needs.clone(),
+            access: body.access.clone(),
             user: body.user.clone(),
             agent: body.agent.clone(),
             session: body.session.clone(),

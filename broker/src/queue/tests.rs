@@ -73,6 +73,7 @@ fn new(command: &str) -> New {
             reasons: vec!["Because".to_owned()],
             rule: "risk".to_owned(),
             needs: vec![],
+            access: vec![],
             changed: vec![],
             user: "ann".to_owned(),
             agent: None,

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use clap::Parser;
 use sjail_policy::config::Mode;
+use sjail_policy::decide::Asking;
 use sjail_policy::explain::{Detail, Explanation};
 use sjail_policy::wire::control::{Registered, SESSIONS, Sessions};
 
@@ -12,16 +13,17 @@ use crate::caller::Account;
 use crate::cli::RunArgs;
 use crate::client::{Client, Desk};
 use crate::exit::Exit;
-use crate::judge::Judge;
+use crate::judge::{Judge, Typed};
 use crate::request;
 
-/// Says what holds for commands in this folder, and which file or option says so. Takes the
-/// options of `sjail run`, to show what they would change.
+/// Says what holds for commands in this folder, and which file or option says so; of a
+/// command, what would happen to it, step by step. Takes the options of `sjail run`, to show
+/// what they would change.
 #[derive(Debug, Parser)]
 #[command(
     name = "sjail explain",
     bin_name = "sjail explain",
-    override_usage = "sjail explain [--json] [--all] [OPTIONS OF RUN]",
+    override_usage = "sjail explain [--json] [--all] [OPTIONS OF RUN]\n       sjail explain [--json] [OPTIONS OF RUN] -- PROGRAM [ARG]...\n       sjail explain [--json] [OPTIONS OF RUN] -c 'SHELL LINE'",
     mut_arg("json", |arg| arg.help("Print as JSON"))
 )]
 pub struct ExplainArgs {
@@ -41,6 +43,18 @@ pub fn run(words: &[OsString]) -> Result<u8, Failure> {
         args.run.workspace.as_deref(),
         request::options(&args.run, &account)?,
     )?;
+    if let Some(typed) = typed(&args.run) {
+        let asking = match args.run.require_approval {
+            true => Asking::Always,
+            false => Asking::Policy,
+        };
+        let steps = judge.steps(&typed, asking);
+        match args.run.json {
+            true => print_json(&steps),
+            false => print(&steps.human()),
+        }
+        return Ok(Exit::Success.code());
+    }
     let mut explanation = Explanation::of(&judge.loaded);
     if judge.loaded.policy.mode.value == Mode::NonMain {
         explanation.sessions = registered(&account);
@@ -57,6 +71,15 @@ pub fn run(words: &[OsString]) -> Result<u8, Failure> {
         }
     }
     Ok(Exit::Success.code())
+}
+
+/// The command that was named, if one was.
+fn typed(args: &RunArgs) -> Option<Typed> {
+    match (&args.line, args.command.as_slice()) {
+        (Some(line), _) => Some(Typed::Line(line.clone())),
+        (None, []) => None,
+        (None, argv) => Some(Typed::Argv(argv.to_vec())),
+    }
 }
 
 /// The sessions that an operator registered, if a broker is there to be asked.

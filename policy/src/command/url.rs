@@ -142,8 +142,13 @@ pub(crate) fn upload(act: &mut Act<'_, '_>, given: &Given) {
 pub(crate) fn file_upload(act: &mut Act<'_, '_>, file: &Given) {
     let file = &expanded(act, file);
     let target = act.target(file);
+    // Whoever lets it run has to give it, too.
+    let read = Action::Reads(target.clone());
     match target.place {
-        _ if place::is_private(&target, act.judge.context) => sends_secret(act, file),
+        _ if place::is_private(&target, act.judge.context) => {
+            act.draft.effect(read, Risk::Safe, "", file.span);
+            sends_secret(act, file);
+        }
         Place::System | Place::Startup => act.draft.effect(
             Action::Publishes,
             Risk::Dangerous,

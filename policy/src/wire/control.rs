@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::ByteString;
+use crate::need::Need;
 use crate::risk::Risk;
 
 /// The interface's name.
@@ -126,6 +127,9 @@ pub struct Request {
     pub rule: String,
     /// What it needs beyond the jail.
     pub needs: Vec<String>,
+    /// The part of it that no option of its command line names, for programs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub access: Vec<Need>,
     /// The account, as the kernel names it.
     pub user: String,
     /// The agent's name, a claim.
