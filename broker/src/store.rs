@@ -78,6 +78,7 @@ pub fn open(files: &Files) -> Result<Connection> {
              PRAGMA foreign_keys = ON;
              PRAGMA trusted_schema = OFF;
              PRAGMA cache_size = -4096;
+             PRAGMA temp_store = MEMORY;
              PRAGMA wal_autocheckpoint = 4000;
              PRAGMA busy_timeout = 5000;",
         )

@@ -1,5 +1,6 @@
 //! Handing the log out, record by record, in the forms that other programs read.
 
+use std::collections::HashSet;
 use std::io::Write;
 
 use rusqlite::Connection;
@@ -43,12 +44,18 @@ pub fn export(
         Format::Csv => write(csv_line(CSV.iter().map(|name| (*name).to_owned())).as_bytes())?,
         Format::Jsonl | Format::Decisions => {}
     }
+    let standing = query::standing(connection, filter)?;
     query::scan(
         connection,
         filter,
         Kind::All,
         Order::OldestFirst,
         |record| {
+            let id = record.entry.id.as_ref();
+            let is_wanted = |names: &HashSet<String>| id.is_some_and(|id| names.contains(id));
+            if !standing.as_ref().is_none_or(is_wanted) {
+                return Ok(Go::On);
+            }
             let text = match format {
                 Format::Json => {
                     let comma = if count == 0 { "\n" } else { ",\n" };
@@ -83,7 +90,8 @@ fn decision(record: &Record) -> Option<Json> {
         (!reasons.is_empty()).then(|| reasons.join(", "))
     };
     let (action, reason) = match (entry.event, entry.decision.as_deref()) {
-        (Event::Intent, Some("approved")) => return None,
+        // The answer has its own line; a preview changes nothing that anybody decided about.
+        (Event::Intent, Some("approved" | "preview")) => return None,
         (Event::Intent, _) => ("ALLOW", None),
         (Event::Decision, Some("ask")) => ("ASK", reasons()),
         (Event::Decision, _) => ("BLOCK", reasons().or_else(|| entry.rule.clone())),
@@ -281,6 +289,25 @@ mod tests {
         assert_eq!(exported(&connection, Format::Jsonl).lines().count(), 6);
         let csv = exported(&connection, Format::Csv);
         assert!(csv.contains(",\"'=rm,\"\"x\"\"\","), "{csv}");
+    }
+
+    #[test]
+    fn a_status_chooses_whole_commands() {
+        let (_folder, connection) = sample();
+        for (status, records) in [
+            ("blocked", 1),
+            ("rejected", 2),
+            ("executed", 2),
+            ("lost", 0),
+        ] {
+            let filter = AuditFilter {
+                status: Some(status.to_owned()),
+                ..AuditFilter::default()
+            };
+            let mut out = Vec::new();
+            let count = export(&connection, &filter, Format::Jsonl, &mut out, |_| {}).unwrap();
+            assert_eq!(count, records, "{status}");
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Looking into the log: single records, and commands with all that became of them.
 
+use std::collections::HashSet;
+
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
 use serde::Serialize;
@@ -63,11 +65,9 @@ pub struct Line {
 pub fn commands(connection: &Connection, filter: &AuditFilter) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
     let last = filter.last.unwrap_or(DEFAULT_LAST) as usize;
-    let mut base = filter.clone();
-    base.status = None;
     scan(
         connection,
-        &base,
+        filter,
         Kind::Commands,
         Order::NewestFirst,
         |record| {
@@ -84,6 +84,23 @@ pub fn commands(connection: &Connection, filter: &AuditFilter) -> Result<Vec<Lin
     )?;
     lines.reverse();
     Ok(lines)
+}
+
+/// The names of all commands that stand as the filter wants; `None` where it does not say.
+pub fn standing(connection: &Connection, filter: &AuditFilter) -> Result<Option<HashSet<String>>> {
+    let Some(status) = &filter.status else {
+        return Ok(None);
+    };
+    let mut names = HashSet::new();
+    let order = Order::NewestFirst;
+    scan(connection, filter, Kind::Commands, order, |record| {
+        let line = line_of(connection, record)?;
+        if line.status == *status {
+            names.extend(line.id);
+        }
+        Ok(Go::On)
+    })?;
+    Ok(Some(names))
 }
 
 /// The newest records that the filter lets through, the oldest of them first.
@@ -219,9 +236,19 @@ fn statement(
         add("command GLOB ?", text(pattern));
     }
     if kind == Kind::Commands {
-        conditions.push(
-            "(event = 'decision' OR (event = 'intent' AND decision <> 'approved'))".to_owned(),
-        );
+        let first = match filter.status.as_deref() {
+            // Few of many: by their index, not by looking at what became of each command.
+            Some("blocked") => "event = 'decision' AND decision <> 'ask'",
+            Some("pending" | "approved" | "rejected" | "expired") => {
+                "event = 'decision' AND decision = 'ask'"
+            }
+            Some("running") => {
+                "id IN (SELECT id FROM run) AND \
+                 (event = 'decision' OR (event = 'intent' AND decision <> 'approved'))"
+            }
+            _ => "(event = 'decision' OR (event = 'intent' AND decision <> 'approved'))",
+        };
+        conditions.push(first.to_owned());
     }
     let filtered = if conditions.is_empty() {
         String::new()
