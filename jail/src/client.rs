@@ -365,8 +365,14 @@ fn spool(folder: &Path, outcome: &Outcome) -> io::Result<()> {
         .create_new(true)
         .mode(0o600)
         .open(&draft)?;
-    file.write_all(&serde_json::to_vec(outcome)?)?;
-    fs::rename(&draft, folder.join(format!("{}.json", outcome.id)))
+    let told = file
+        .write_all(&serde_json::to_vec(outcome)?)
+        .and_then(|()| fs::rename(&draft, folder.join(format!("{}.json", outcome.id))));
+    if told.is_err() {
+        // Half a word is of no use to anybody.
+        let _ = fs::remove_file(&draft);
+    }
+    told
 }
 
 /// Has a broker of an older version end, so that the next call starts one of ours.

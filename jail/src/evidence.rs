@@ -82,6 +82,11 @@ impl Tried {
 }
 
 impl Source<'_> {
+    /// Whether the command can be tried out, now or later.
+    pub fn can_try(&self) -> bool {
+        matches!(self, Source::Command { .. })
+    }
+
     /// Finds out what there is to see and lays it before whoever is asked. An answer that
     /// comes first ends it. Whoever waits hears of it.
     pub fn lay_out(

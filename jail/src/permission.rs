@@ -146,7 +146,21 @@ impl Inquiry {
                     if let Some(new) = source.lay_out(&waiting, &self.client, Some(report)) {
                         *tried = Some(new);
                     }
-                    wait(&self.client, &waiting, report)?;
+                    let mut look = || {
+                        let wanted = Waiting {
+                            wants_preview: true,
+                            ..waiting.clone()
+                        };
+                        let new = source.lay_out(&wanted, &self.client, Some(report));
+                        if new.is_some() {
+                            *tried = new;
+                        }
+                    };
+                    let offer = match source.can_try() && waiting.needs.is_empty() {
+                        true => Some(&mut look as &mut dyn FnMut()),
+                        false => None,
+                    };
+                    wait(&self.client, &waiting, report, offer)?;
                     // Should the broker go away, the question stays.
                     self.submission.approval = Some(waiting.id);
                 }
@@ -192,8 +206,14 @@ fn out_of_turn() -> Error {
     Error::Broker("it speaks out of turn".to_owned())
 }
 
-/// Says what is waited for; at a person's own terminal, asks them.
-fn wait(client: &Client, waiting: &Waiting, report: &Report) -> Result<(), Error> {
+/// Says what is waited for; at a person's own terminal, asks them, and offers to try the
+/// command out first.
+fn wait(
+    client: &Client,
+    waiting: &Waiting,
+    report: &Report,
+    preview: Option<&mut dyn FnMut()>,
+) -> Result<(), Error> {
     let because = waiting.reasons.join(", ");
     report.note(&format!(
         "this waits for an approval ({}{}{because})",
@@ -211,7 +231,7 @@ fn wait(client: &Client, waiting: &Waiting, report: &Report) -> Result<(), Error
         waiting.id
     ));
     if waiting.inline {
-        question::put(client, waiting)?;
+        question::put(client, waiting, preview)?;
     }
     Ok(())
 }

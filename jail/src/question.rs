@@ -20,25 +20,30 @@ use crate::error::Error;
 /// read it.
 const ARMING: Duration = Duration::from_millis(300);
 
-/// Asks, and sends the answer. Returns when it was given, here or elsewhere.
-pub fn put(waiting_on: &Client, waiting: &Waiting) -> Result<(), Error> {
+/// Asks, and sends the answer. Returns when it was given, here or elsewhere. `preview` tries
+/// the command out, so that there is more to see.
+pub fn put(
+    waiting_on: &Client,
+    waiting: &Waiting,
+    mut preview: Option<&mut dyn FnMut()>,
+) -> Result<(), Error> {
     let Ok(mut terminal) = File::options().read(true).write(true).open("/dev/tty") else {
         return Ok(());
     };
     let mut control = Client::control(waiting_on.desk())?;
-    let shown = control.call(SHOW, &json!({ "id": waiting.id }))?;
-    let request = &shown["request"];
-    write(&mut terminal, &described(request));
-    let keep = match request["evidence"]["preview"].is_string() {
-        true => "[k]eep what the preview showed · ",
-        false => "",
-    };
-    std::thread::sleep(ARMING);
+    let (mut keep, mut look) = ask_about(&mut control, &mut terminal, waiting)?;
     loop {
         let _ = tcflush(&terminal, FlushArg::TCIFLUSH);
+        look = look && preview.is_some();
+        let kept = if keep {
+            "[k]eep what the preview showed · "
+        } else {
+            ""
+        };
+        let looked = if look { " · [p]review" } else { "" };
         write(
             &mut terminal,
-            &format!("run it? {keep}[o]nce · for an [h]our · [a]lways · [n]o: "),
+            &format!("run it? {kept}[o]nce · for an [h]our · [a]lways{looked} · [n]o: "),
         );
         let Some(line) = read_line(&mut terminal, waiting_on) else {
             write(&mut terminal, "\nanswered elsewhere\n");
@@ -46,7 +51,14 @@ pub fn put(waiting_on: &Client, waiting: &Waiting) -> Result<(), Error> {
         };
         let extent = match line.trim().to_ascii_lowercase().as_str() {
             "o" | "once" | "y" | "yes" => json!({}),
-            "k" | "keep" if !keep.is_empty() => json!({ "apply": true }),
+            "k" | "keep" if keep => json!({ "apply": true }),
+            "p" | "preview" if look => {
+                if let Some(preview) = preview.take() {
+                    preview();
+                }
+                (keep, look) = ask_about(&mut control, &mut terminal, waiting)?;
+                continue;
+            }
             "h" | "hour" => json!({ "seconds": 3600 }),
             "a" | "always" => json!({ "scope": "always" }),
             "n" | "no" => {
@@ -63,6 +75,21 @@ pub fn put(waiting_on: &Client, waiting: &Waiting) -> Result<(), Error> {
             Err(trouble) => write(&mut terminal, &format!("{}\n", Error::from(trouble))),
         }
     }
+}
+
+/// Lays the request before whoever sits there, and gives them time to see it. Whether a
+/// preview has shown something that can be kept, and whether there is none yet.
+fn ask_about(
+    control: &mut Client,
+    terminal: &mut File,
+    waiting: &Waiting,
+) -> Result<(bool, bool), Error> {
+    let shown = control.call(SHOW, &json!({ "id": waiting.id }))?;
+    let request = &shown["request"];
+    write(terminal, &described(request));
+    std::thread::sleep(ARMING);
+    let evidence = &request["evidence"];
+    Ok((evidence["preview"].is_string(), evidence.is_null()))
 }
 
 /// Whoever was first has answered; the run hears of it anyway.
@@ -84,6 +111,9 @@ fn described(request: &Value) -> String {
     }
     out.push_str(&format!("  folder   {}\n", inert(&request["cwd"])));
     out.push_str(&format!("  rule     {}\n", inert(&request["rule"])));
+    for need in request["needs"].as_array().into_iter().flatten() {
+        out.push_str(&format!("  needs    {}\n", inert(need)));
+    }
     let evidence = &request["evidence"];
     if evidence["summary"].is_string() {
         out.push_str(&format!("  preview  {}\n", inert(&evidence["summary"])));
