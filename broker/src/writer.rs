@@ -151,6 +151,9 @@ fn write_all(mut ledger: Ledger, mut receiver: mpsc::Receiver<Job>, behind: &Not
         if durable.is_ok() && was_dirty {
             ledger.publish_head();
         }
+        if receiver.is_empty() {
+            ledger.reserve();
+        }
     }
     let _ = ledger.transaction(Ledger::checkpoint);
     ledger.publish_head();

@@ -2,6 +2,7 @@
 //! that writes.
 
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -167,6 +168,12 @@ impl Ledger {
         self.wal.sync()
     }
 
+    /// Makes room for what comes next, where there is time for it.
+    pub fn reserve(&mut self) {
+        // Without it, writing is only slower.
+        let _ = self.wal.reserve();
+    }
+
     /// Whether something committed is perhaps not on the disk yet.
     pub fn is_dirty(&self) -> bool {
         self.wal.dirty
@@ -326,7 +333,12 @@ struct Wal {
     file: Option<File>,
     /// Something was committed since it was last written out.
     dirty: bool,
+    /// It has blocks on the disk up to here.
+    reserved: u64,
 }
+
+/// So much is made ready at once.
+const AHEAD: u64 = 1 << 20;
 
 impl Wal {
     fn of(files: &Files) -> Wal {
@@ -334,6 +346,7 @@ impl Wal {
             path: files.wal(),
             file: None,
             dirty: true,
+            reserved: 0,
         }
     }
 
@@ -345,7 +358,7 @@ impl Wal {
             return Ok(());
         }
         if self.file.is_none() {
-            self.file = match File::open(&self.path) {
+            self.file = match File::options().read(true).write(true).open(&self.path) {
                 Ok(file) => Some(file),
                 // All is in the database itself, which SQLite has written out.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -357,6 +370,27 @@ impl Wal {
                 .map_err(|error| Error::NotDurable(error.to_string()))?;
         }
         self.dirty = false;
+        Ok(())
+    }
+
+    /// A file that grows with each commit has its length written out with each; one that is
+    /// long enough takes half the time. SQLite reads no further than its checksums hold, so
+    /// zeros behind the last commit mean nothing to it.
+    fn reserve(&mut self) -> std::io::Result<()> {
+        const ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+        let Some(file) = &self.file else {
+            return Ok(());
+        };
+        let length = file.metadata()?.len();
+        if length <= self.reserved {
+            return Ok(());
+        }
+        let end = length + AHEAD;
+        for offset in (length..end).step_by(ZEROS.len()) {
+            file.write_all_at(&ZEROS, offset)?;
+        }
+        file.sync_data()?;
+        self.reserved = file.metadata()?.len();
         Ok(())
     }
 }
@@ -388,4 +422,46 @@ pub fn now_micros() -> i64 {
         .ok()
         .and_then(|elapsed| i64::try_from(elapsed.as_micros()).ok())
         .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::audit::verify::verify;
+
+    #[test]
+    fn what_was_committed_is_found_after_a_crash_with_room_behind_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = Files::new(folder.path());
+        let mut ledger = Ledger::open(&files, Mirror::none()).unwrap();
+        let after = tempfile::tempdir().unwrap();
+        for round in 0..100 {
+            ledger
+                .transaction(|ledger| ledger.append(Entry::new(Event::Start)))
+                .unwrap();
+            ledger.publish_head();
+            if round == 50 {
+                ledger.reserve();
+                let length = std::fs::metadata(files.wal()).unwrap().len();
+                assert!(length > AHEAD);
+                ledger.reserve();
+                assert_eq!(std::fs::metadata(files.wal()).unwrap().len(), length);
+            }
+        }
+        let copy = Files::new(after.path());
+        for (from, to) in [
+            (files.database(), copy.database()),
+            (files.wal(), copy.wal()),
+            (files.head(), copy.head()),
+            (files.key(), copy.key()),
+        ] {
+            std::fs::copy(from, to).unwrap();
+        }
+        let next = Ledger::open(&copy, Mirror::none()).unwrap();
+        assert_eq!(next.head(), ledger.head());
+        drop(next);
+        let report = verify(&copy, &[]).unwrap();
+        assert_eq!((report.problems, report.records), (vec![], 101));
+    }
 }
