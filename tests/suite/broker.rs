@@ -496,12 +496,9 @@ fn another_account_is_not_heard(scene: &Scene) -> Verdict {
     for (socket, method) in doors {
         speak("65534", socket, method)?.stdout_has("Permission denied")?;
     }
-    let mut open = vec![scene.runtime().join("sjail")];
-    open.extend(open[0].ancestors().skip(1).map(Into::into));
-    for folder in open
-        .iter()
-        .filter(|folder| folder.starts_with(scene.scratch()))
-    {
+    let sockets = scene.runtime().join("sjail");
+    let above = sockets.ancestors();
+    for folder in above.filter(|folder| folder.starts_with(scene.scratch())) {
         fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
     }
     for (socket, method) in doors {
@@ -516,6 +513,6 @@ fn another_account_is_not_heard(scene: &Scene) -> Verdict {
         speak("0", socket, method)?.stdout_has("parameters")?;
     }
     // Its owner does not trust such a folder any more; neither do we.
-    fs::set_permissions(&open[0], fs::Permissions::from_mode(0o700))?;
+    fs::set_permissions(&sockets, fs::Permissions::from_mode(0o700))?;
     Ok(())
 }
