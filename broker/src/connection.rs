@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 use sjail_policy::wire::frame::{MAX_REQUEST, encode};
-use sjail_policy::wire::{Call, Frames, Reply};
+use sjail_policy::wire::{Call, Frames};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
@@ -24,6 +24,16 @@ pub enum End {
     Quiet,
     /// The peer broke the rules: what it did.
     Fault(String),
+}
+
+/// A [`sjail_policy::wire::Reply`] that is written as it is: a plan has hundreds of entries.
+#[derive(Serialize)]
+struct Answered<'a, T> {
+    parameters: &'a T,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    continues: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
 }
 
 /// A connection to one peer.
@@ -139,13 +149,11 @@ impl Connection {
         if self.oneway {
             return Ok(());
         }
-        let reply = serde_json::to_value(parameters)
-            .map(|parameters| Reply {
-                parameters,
-                continues,
-                error,
-            })
-            .map_err(|error| End::Fault(error.to_string()))?;
+        let reply = Answered {
+            parameters,
+            continues,
+            error,
+        };
         let bytes = encode(&reply).map_err(|error| End::Fault(error.to_string()))?;
         match timeout(PATIENCE, self.stream.write_all(&bytes)).await {
             Ok(Ok(())) => Ok(()),

@@ -208,11 +208,9 @@ impl From<End> for Failure {
 
 /// Reads a call's parameters.
 pub fn parameters<T: DeserializeOwned>(call: &Call) -> Result<T, Failure> {
-    let value = if call.parameters.is_null() {
-        json!({})
-    } else {
-        call.parameters.clone()
+    let read = match call.parameters.is_null() {
+        true => serde_json::from_value(json!({})),
+        false => T::deserialize(&call.parameters),
     };
-    serde_json::from_value(value)
-        .map_err(|error| Failure::Error(Error::Parameter(error.to_string())))
+    read.map_err(|error| Failure::Error(Error::Parameter(error.to_string())))
 }

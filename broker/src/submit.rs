@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::json;
 use sjail_policy::bytes::ByteString;
 use sjail_policy::config::{Mode as Jailed, OnFailure};
@@ -381,17 +382,30 @@ fn recorded(case: &Case, result: Result<i64>) -> Result<Answer> {
     }
 }
 
+/// The permission, and that it is recorded, in one.
+#[derive(Serialize)]
+struct InOne<'a> {
+    #[serde(flatten)]
+    run: &'a Answer,
+    seq: Option<u64>,
+    alerts: &'a [String],
+}
+
 /// A caller that takes one reply gets the permission when it is durable.
 async fn permit_in_one(
     visit: &mut Visit,
     run: Answer,
     recorded: &Answer,
 ) -> std::result::Result<(), Failure> {
-    let mut both = json!(run);
-    if let (Some(object), Answer::Recorded { seq, alerts }) = (both.as_object_mut(), recorded) {
-        object.insert("seq".to_owned(), json!(seq));
-        object.insert("alerts".to_owned(), json!(alerts));
-    }
+    let (seq, alerts) = match recorded {
+        Answer::Recorded { seq, alerts } => (*seq, alerts.as_slice()),
+        _ => (None, &[][..]),
+    };
+    let both = InOne {
+        run: &run,
+        seq,
+        alerts,
+    };
     visit.connection.reply(&both).await?;
     Ok(())
 }

@@ -72,13 +72,24 @@ impl Bench {
             let (_, rate) = self.submit(clients, 2000, |_| "true".to_owned())?;
             row(&format!("durable submits, {clients} clients"), rate, "/s");
         }
-        self.submit(16, 10_000, |number| format!("rm -rf d{number}"))?;
+        let (times, rate) = self.submit(16, 10_000, |number| format!("rm -rf d{number}"))?;
+        row("questions, 16 clients", rate, "/s");
+        let last = times.len().saturating_sub(1);
+        row(
+            "questions, the slowest of 10,000",
+            at(&times[last..], 0.0) * 1e3,
+            "ms",
+        );
         self.time("queue list, 10,000 pending", &["queue", "list"])?;
         let filled = records.saturating_sub(26_500);
         self.submit(64, filled, |_| "true".to_owned())?;
         self.time("audit log, the last 50", &["audit", "log", "--last", "50"])?;
         let rare = ["audit", "log", "--risk-level", "dangerous", "--last", "50"];
         self.time("audit log, by risk", &rare)?;
+        let held = ["audit", "log", "--status", "rejected", "--last", "50"];
+        self.time("audit log, by status", &held)?;
+        let word = ["audit", "log", "--command-pattern", "*none*"];
+        self.time("audit log, by a pattern that nothing meets", &word)?;
         self.time("audit stats", &["audit", "stats"])?;
         self.time("audit verify, all", &["audit", "verify"])?;
         memory()
