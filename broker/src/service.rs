@@ -210,7 +210,7 @@ impl From<End> for Failure {
 pub fn parameters<T: DeserializeOwned>(call: &Call) -> Result<T, Failure> {
     let read = match call.parameters.is_null() {
         true => serde_json::from_value(json!({})),
-        false => T::deserialize(&call.parameters),
+        false => <T as serde::Deserialize>::deserialize(&call.parameters),
     };
     read.map_err(|error| Failure::Error(Error::Parameter(error.to_string())))
 }
