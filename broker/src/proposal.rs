@@ -7,6 +7,10 @@ use sjail_policy::wire::control::Proposal;
 
 use crate::error::{Error, Result};
 
+/// Why an interpreter is one of those below.
+const INTERPRETER: &str =
+    "an interpreter runs any code, and a script can change after it was allowed";
+
 /// Programs that run whatever they are given: a pattern for one allows everything.
 const OPEN_ENDED: [(&str, &[&str]); 3] = [
     (
@@ -17,7 +21,7 @@ const OPEN_ENDED: [(&str, &[&str]); 3] = [
         ],
     ),
     (
-        "an interpreter runs any code, and a script can change after it was allowed",
+        INTERPRETER,
         &[
             "python", "python2", "python3", "perl", "ruby", "node", "nodejs", "deno", "bun", "php",
             "lua", "Rscript", "tclsh", "awk", "gawk", "mawk", "expect", "jshell", "ipython", "npx",
@@ -91,6 +95,8 @@ pub fn check(text: &str) -> Result<()> {
         return refuse("its program must be named");
     }
     match open_ended(name) {
+        // By its bare name it is only listed: what it does with its words is judged as ever.
+        Some(why) if why == INTERPRETER && words.len() == 1 => Ok(()),
         Some(why) => refuse(why),
         None => Ok(()),
     }
@@ -116,6 +122,7 @@ mod tests {
             "/bin/bash -c *",
             "sudo apt *",
             "python3 x.py",
+            "node *",
             "env *",
             "./run.sh",
             "p* x",
@@ -130,6 +137,8 @@ mod tests {
             "git push origin main",
             "ls",
             "make *",
+            "python",
+            "node",
         ] {
             assert!(check(pattern).is_ok(), "{pattern}");
         }

@@ -53,9 +53,8 @@ pub fn run(
     let mut words = plan.command.argv.iter();
     let program = words.next().ok_or(Error::NoCommand)?.as_os_str();
     let mut command = Command::new(program);
-    command
-        .args(words.map(|word| word.as_os_str()))
-        .current_dir(plan.command.cwd.as_path());
+    // Where its caller is: the plan's folder is the one inside a jail.
+    command.args(words.map(|word| word.as_os_str()));
     let variables = match ground {
         Ground::Host => &plan.environment.set,
         Ground::AgentsJail => {

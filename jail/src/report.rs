@@ -468,7 +468,14 @@ impl Report {
 /// pipe, `ulimit -f 0`); that is no reason to end differently. File names come from
 /// strangers: nothing in them reaches the terminal alive.
 pub fn say(text: &str) {
-    let mut lines = text.lines().map(|line| show::inert(line.as_bytes()));
+    // A line that only points at the one above keeps its place under it.
+    let mut lines =
+        text.lines().map(
+            |line| match line.bytes().all(|byte| b" |^".contains(&byte)) {
+                true => line.to_owned(),
+                false => show::inert(line.as_bytes()),
+            },
+        );
     let first = lines.next().unwrap_or_default();
     let _ = writeln!(std::io::stderr(), "sjail: {first}");
     for line in lines {

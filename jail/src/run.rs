@@ -640,12 +640,12 @@ fn protection(
 
 fn host(account: Account, plan: &Plan, report: &Report) -> Result<Host, Error> {
     let state = State::of(&account);
-    let kept = match &plan.sandbox {
-        Some(sandbox) => Some(state.kept(sandbox)?),
-        None => None,
+    let kept = match (&plan.sandbox, plan.home.cache_source) {
+        (None, _) | (_, CacheSource::Closed) => None,
+        (Some(sandbox), _) => Some(state.kept(sandbox)?),
     };
     let cache = match plan.home.cache_source {
-        CacheSource::None | CacheSource::HostReadOnly => None,
+        CacheSource::None | CacheSource::Closed | CacheSource::HostReadOnly => None,
         CacheSource::Own if kept.is_some() => None,
         CacheSource::Own => match state.cache(plan.workspace.path.as_path()) {
             Ok(cache) => Some(cache),

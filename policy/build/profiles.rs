@@ -157,6 +157,7 @@ fn scalar(profile: &mut Profile, table: &str, key: &str, value: &DeValue) -> Res
         ("cache", "source") => {
             let known = [
                 ("none", "None"),
+                ("closed", "Closed"),
                 ("own", "Own"),
                 ("host-read-only", "HostReadOnly"),
             ];

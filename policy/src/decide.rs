@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 
-use crate::classify::Classification;
+use crate::classify::{Classification, SimpleCommand};
 use crate::config::{Level, Origin, Policy, Sourced};
 use crate::effect::{Action as Does, Span, Target};
 use crate::risk::Risk;
@@ -160,7 +160,7 @@ pub fn decide(
     if elevated.is_some() {
         verdict.place = Place::Host;
     }
-    let allowed = strictest_match(&policy.allow, line);
+    let allowed = on_the_list(&policy.allow, line);
     by_level(&mut verdict, line, policy, allowed, elevated.is_some());
     ask(&mut verdict, line, policy, bases, allowed.is_some());
     if let (Some((rule, _)), true) = (elevated, policy.elevated_approval.value) {
@@ -266,7 +266,7 @@ impl Verdict {
 fn forbid(verdict: &mut Verdict, line: &Classification, policy: &Policy, bases: Bases<'_>) {
     for rule in &policy.forbid {
         let fallback = is_everything(&rule.value);
-        if fallback && strictest_match(&policy.allow, line).is_some() {
+        if fallback && on_the_list(&policy.allow, line).is_some() {
             continue;
         }
         match meets(&rule.value, line, bases) {
@@ -365,6 +365,27 @@ fn by_level(
         }
         Level::Full | Level::Allowlist => {}
     }
+}
+
+/// What the allow list is good for: an entry for the whole line, or one for each of its
+/// commands (`git add . && git commit`), which then are listed, each for itself.
+fn on_the_list<'a>(
+    rules: &'a [Sourced<Rule>],
+    line: &Classification,
+) -> Option<(&'a Sourced<Rule>, Lift)> {
+    let entry = |command: &SimpleCommand| {
+        rules.iter().find(|rule| match &rule.value {
+            Rule::Command(pattern) => pattern.strict_command(command).is_some(),
+            Rule::Path(_) => false,
+        })
+    };
+    strictest_match(rules, line).or_else(|| {
+        let all = line.commands.iter().all(|command| entry(command).is_some());
+        let (first, true) = (line.commands.first()?, all && !line.is_opaque()) else {
+            return None;
+        };
+        entry(first).map(|rule| (rule, Lift::Listed))
+    })
 }
 
 /// The entry of a strict list that is good for most.

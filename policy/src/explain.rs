@@ -300,6 +300,7 @@ impl Text {
 fn built_in(profile: &'static Profile) -> Vec<BuiltIn> {
     let caches = match profile.cache_source {
         CacheSource::None => "folders below home, gone with the jail",
+        CacheSource::Closed => "folders below home, which cannot be written",
         CacheSource::Own => "folders below home, the sandbox's own, kept for this workspace",
         CacheSource::HostReadOnly => "folders below home, the host's, read-only",
     };

@@ -20,6 +20,7 @@ pub mod git_config;
 pub mod git_keys;
 pub mod host;
 pub mod import;
+pub mod language;
 pub mod need;
 pub mod plan;
 pub mod policy_test;

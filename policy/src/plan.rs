@@ -234,6 +234,8 @@ pub struct AgentHome {
 pub enum CacheSource {
     /// Nothing: the caches are as short-lived as the home.
     None,
+    /// Nothing, and the home itself cannot be written.
+    Closed,
     /// The sandbox's own folders, kept per workspace, writable.
     Own,
     /// The host's own caches, read-only.

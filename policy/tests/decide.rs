@@ -131,6 +131,31 @@ fn allow_rules_mean_one_plain_command() {
 }
 
 #[test]
+fn a_line_of_listed_commands_is_listed() {
+    let policy = loaded(
+        "[commands]\nlevel = \"deny\"\nallow = [\"npm\", \"git\", \"cat\", \"grep\", \"rm\", \"python3\"]\n",
+        Format::Toml,
+    );
+    for (line, action) in [
+        ("npm install && npm test", Action::Execute),
+        ("cat file.txt | grep error", Action::Execute),
+        ("git add . && git commit -m 'msg'", Action::Execute),
+        ("git fetch; git status || cat x", Action::Execute),
+        // On the list, and dangerous all the same.
+        ("git status && rm -rf x", Action::Ask),
+        ("git status && touch x", Action::Block),
+        ("git status && env npm test", Action::Block),
+        ("cat x | python3", Action::Block),
+        ("git add $(cat x)", Action::Block),
+        ("git() { touch x; }; git add .", Action::Block),
+        ("git status && cat x > y", Action::Block),
+    ] {
+        let decision = decided(&policy, line);
+        assert_eq!(decision.action, action, "{line}: {}", decision.rule);
+    }
+}
+
+#[test]
 fn a_seed_style_file_is_obeyed() {
     let policy = loaded(
         "# Secure Sandbox Configuration\n## Security Level\nLevel: allowlist\n## Allowed Commands (Auto-execute)\n- ls\n- node --version\n- npm list\n\

@@ -1,6 +1,7 @@
 //! Which tools there are, for whom, and what they take.
 
 use serde_json::{Value, json};
+use sjail_policy::language::Language;
 
 use super::runner::Sjail;
 use crate::error::Result;
@@ -205,7 +206,7 @@ const TOOLS: &[Tool] = &[
         input: || {
             let language = json!({
                 "type": "string",
-                "enum": ["python", "javascript", "bash"],
+                "enum": Language::names().collect::<Vec<_>>(),
                 "description": "The language",
             });
             object(

@@ -16,6 +16,8 @@ pub const INVALID_REQUEST: i64 = -32600;
 pub const UNKNOWN_METHOD: i64 = -32601;
 /// Parameters that do not fit.
 pub const INVALID_PARAMS: i64 = -32602;
+/// A version of the protocol that is not spoken.
+pub const UNKNOWN_VERSION: i64 = -32022;
 
 /// One message of the client.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,6 +51,8 @@ pub struct Wrong {
     pub code: i64,
     /// In words.
     pub message: String,
+    /// What a program needs to know about it; null for nothing.
+    pub data: Value,
 }
 
 /// Reads one line; nothing at the end of the input.
@@ -64,6 +68,7 @@ pub fn read_line(input: &mut impl BufRead) -> io::Result<Option<Result<Vec<u8>, 
             id: Value::Null,
             code: INVALID_REQUEST,
             message: format!("a message is longer than {LONGEST} bytes"),
+            data: Value::Null,
         })));
     }
     Ok(Some(Ok(line)))
@@ -93,6 +98,7 @@ pub fn messages(line: &[u8]) -> Vec<Result<Message, Wrong>> {
             id: Value::Null,
             code: PARSE_ERROR,
             message: format!("that is no JSON: {error}"),
+            data: Value::Null,
         })],
     }
 }
@@ -104,6 +110,7 @@ fn message(mut value: Value) -> Result<Message, Wrong> {
         id,
         code: INVALID_REQUEST,
         message: message.to_owned(),
+        data: Value::Null,
     };
     if !value.is_object() || value["jsonrpc"] != "2.0" {
         let id = if known_id { id } else { Value::Null };
@@ -158,11 +165,11 @@ impl Out {
 
     /// Answers what cannot be done.
     pub fn error(&self, wrong: &Wrong) {
-        self.send(&json!({
-            "jsonrpc": "2.0",
-            "id": wrong.id,
-            "error": { "code": wrong.code, "message": wrong.message },
-        }));
+        let mut error = json!({ "code": wrong.code, "message": wrong.message });
+        if !wrong.data.is_null() {
+            error["data"] = wrong.data.clone();
+        }
+        self.send(&json!({ "jsonrpc": "2.0", "id": wrong.id, "error": error }));
     }
 
     /// Tells something.

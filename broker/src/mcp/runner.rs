@@ -1,6 +1,7 @@
 //! Calling `sjail` as anybody would type it, and ending it when nobody wants it any more.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -149,11 +150,15 @@ impl Calls {
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes a request in; how many are under way then.
-    pub fn accept(&self, id: &Value) -> usize {
-        self.change(|calls| {
-            calls.insert(id.to_string(), State::Accepted);
-            calls.len()
+    /// Takes a request in; how many are under way then. Nothing if one with this id is
+    /// under way already: the two could not be told apart.
+    pub fn accept(&self, id: &Value) -> Option<usize> {
+        self.change(|calls| match calls.entry(id.to_string()) {
+            Entry::Occupied(_) => None,
+            Entry::Vacant(place) => {
+                place.insert(State::Accepted);
+                Some(calls.len())
+            }
         })
     }
 

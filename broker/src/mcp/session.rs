@@ -14,8 +14,15 @@ use super::runner::{Calls, Sjail};
 use super::{INSTRUCTIONS, desk, execute, files};
 use crate::error::Result;
 
-/// The versions of the protocol that are spoken, the newest first.
+/// The versions of the protocol that begin with a greeting, the newest first.
 const VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+/// The version without one: each request says which version it is in, and who asks.
+const STATELESS: &str = "2026-07-28";
+/// Where such a request says so.
+const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
+const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+const SERVER: &str = "io.modelcontextprotocol/serverInfo";
 /// So many calls at once; more are refused.
 const MOST: usize = 32;
 /// So long what runs may take to end when the client has gone.
@@ -53,6 +60,13 @@ impl Session {
         let own = self.settings.agent.clone();
         own.or_else(|| self.client.get().cloned())
             .unwrap_or_else(|| "mcp".to_owned())
+    }
+
+    /// Keeps what the client calls itself, the first time.
+    fn called(&self, client: &Value) {
+        let name = client["name"].as_str().unwrap_or("client");
+        let name: String = name.chars().take(64).collect();
+        let _ = self.client.set(format!("mcp:{name}"));
     }
 }
 
@@ -145,20 +159,93 @@ fn end_with_us(calls: Calls) {
     });
 }
 
+/// How a request is to be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// As in the versions with a greeting.
+    Greeted,
+    /// As in the version without.
+    Stateless,
+}
+
+impl Form {
+    /// The form that a request asks for.
+    fn of(id: &Value, params: &Value) -> std::result::Result<Form, Wrong> {
+        let meta = &params["_meta"];
+        let wrong = |code, message: &str, data| Wrong {
+            id: id.clone(),
+            code,
+            message: message.to_owned(),
+            data,
+        };
+        match &meta[VERSION] {
+            Value::Null => Ok(Form::Greeted),
+            Value::String(version) if version == STATELESS => match meta[CAPABILITIES] {
+                Value::Object(_) => Ok(Form::Stateless),
+                _ => Err(wrong(
+                    rpc::INVALID_PARAMS,
+                    &format!("`_meta` lacks `{CAPABILITIES}`"),
+                    Value::Null,
+                )),
+            },
+            Value::String(version) => Err(wrong(
+                rpc::UNKNOWN_VERSION,
+                "this version of the protocol is not spoken here",
+                json!({ "supported": [STATELESS], "requested": version }),
+            )),
+            _ => Err(wrong(
+                rpc::INVALID_PARAMS,
+                &format!("`{VERSION}` is no text"),
+                Value::Null,
+            )),
+        }
+    }
+
+    /// A whole result in this form.
+    fn whole(self, mut result: Value) -> Value {
+        if self == Form::Stateless {
+            result["resultType"] = json!("complete");
+            result["_meta"] = json!({ SERVER: server() });
+        }
+        result
+    }
+
+    /// One that a client may keep: not for long, for what is offered is the policy's.
+    fn kept(self, mut result: Value) -> Value {
+        if self == Form::Stateless {
+            result["cacheScope"] = json!("private");
+            result["ttlMs"] = json!(0);
+        }
+        self.whole(result)
+    }
+}
+
+fn server() -> Value {
+    json!({ "name": "sjail", "title": "sjail", "version": env!("CARGO_PKG_VERSION") })
+}
+
 fn request(session: &Arc<Session>, id: Value, method: &str, params: Value) {
-    let wrong = |code, message: String| Wrong {
-        id: id.clone(),
-        code,
-        message,
+    let form = match Form::of(&id, &params) {
+        Ok(form) => form,
+        Err(wrong) => return session.out.error(&wrong),
     };
+    if form == Form::Stateless {
+        session.called(&params["_meta"][CLIENT]);
+    }
     match method {
         "initialize" => {
-            let name = params["clientInfo"]["name"].as_str().unwrap_or("client");
-            let name: String = name.chars().take(64).collect();
-            let _ = session.client.set(format!("mcp:{name}"));
+            session.called(&params["clientInfo"]);
             session.out.result(&id, greeting(&params));
         }
-        "ping" => session.out.result(&id, json!({})),
+        "server/discover" => session.out.result(
+            &id,
+            form.kept(json!({
+                "supportedVersions": [STATELESS],
+                "capabilities": capabilities(),
+                "instructions": INSTRUCTIONS,
+            })),
+        ),
+        "ping" => session.out.result(&id, form.whole(json!({}))),
         "tools/list" => {
             let tools: Vec<Value> = session
                 .settings
@@ -166,14 +253,22 @@ fn request(session: &Arc<Session>, id: Value, method: &str, params: Value) {
                 .iter()
                 .map(|tool| tool.described())
                 .collect();
-            session.out.result(&id, json!({ "tools": tools }));
+            session
+                .out
+                .result(&id, form.kept(json!({ "tools": tools })));
         }
-        "tools/call" => call(session, id, params),
-        _ => session.out.error(&wrong(
-            rpc::UNKNOWN_METHOD,
-            format!("there is no method `{method}` here"),
-        )),
+        "tools/call" => call(session, id, params, form),
+        _ => session.out.error(&Wrong {
+            id,
+            code: rpc::UNKNOWN_METHOD,
+            message: format!("there is no method `{method}` here"),
+            data: Value::Null,
+        }),
     }
+}
+
+fn capabilities() -> Value {
+    json!({ "tools": { "listChanged": false } })
 }
 
 fn greeting(params: &Value) -> Value {
@@ -184,13 +279,13 @@ fn greeting(params: &Value) -> Value {
         .unwrap_or(VERSIONS[0]);
     json!({
         "protocolVersion": version,
-        "capabilities": { "tools": { "listChanged": false } },
-        "serverInfo": { "name": "sjail", "title": "sjail", "version": env!("CARGO_PKG_VERSION") },
+        "capabilities": capabilities(),
+        "serverInfo": server(),
         "instructions": INSTRUCTIONS,
     })
 }
 
-fn call(session: &Arc<Session>, id: Value, mut params: Value) {
+fn call(session: &Arc<Session>, id: Value, mut params: Value, form: Form) {
     let name = params["name"].as_str().unwrap_or_default().to_owned();
     let offered = session.settings.tools.iter().find(|tool| tool.name == name);
     let Some(tool) = offered.copied() else {
@@ -198,14 +293,24 @@ fn call(session: &Arc<Session>, id: Value, mut params: Value) {
             id,
             code: rpc::INVALID_PARAMS,
             message: format!("there is no tool `{name}`"),
+            data: Value::Null,
         });
     };
-    if session.calls.accept(&id) > MOST {
-        session.calls.finish(&id);
-        return session.out.result(
-            &id,
-            failed("too many calls at once; wait for one of them to end"),
-        );
+    match session.calls.accept(&id) {
+        None => {
+            return session.out.error(&Wrong {
+                id,
+                code: rpc::INVALID_REQUEST,
+                message: "a call with this id is under way".to_owned(),
+                data: Value::Null,
+            });
+        }
+        Some(count) if count > MOST => {
+            session.calls.finish(&id);
+            let much = failed("too many calls at once; wait for one of them to end");
+            return session.out.result(&id, form.whole(much));
+        }
+        Some(_) => {}
     }
     let progress = rpc::take(&mut rpc::take(&mut params, "_meta"), "progressToken");
     let arguments = rpc::take(&mut params, "arguments");
@@ -222,7 +327,7 @@ fn call(session: &Arc<Session>, id: Value, mut params: Value) {
             Err(error) => failed(&error.to_string()),
         };
         if session.calls.finish(&id) {
-            session.out.result(&id, result);
+            session.out.result(&id, form.whole(result));
         }
     });
 }

@@ -4,9 +4,7 @@
 //! of the host writable but its private `/tmp`, where it starts. It runs through `sjail
 //! run` as it is typed, so it is judged, held and recorded like everything else.
 
-mod language;
-
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder};
 use std::io::{Read, Write};
 use std::os::unix::fs::DirBuilderExt;
@@ -19,12 +17,12 @@ use nix::unistd::Pid;
 use serde::Serialize;
 use serde_json::Value;
 use sjail_policy::duration::Duration;
+use sjail_policy::language::Language;
 
 use crate::caller::{Account, State};
 use crate::cmd::{Failure, print_json, read};
 use crate::error::Error;
 use crate::exit::Exit;
-use language::Language;
 
 /// More text than this is no program.
 const LONGEST: u64 = 8 << 20;
@@ -33,7 +31,7 @@ const LONGEST: u64 = 8 << 20;
 #[derive(Debug, Parser)]
 #[command(name = "sjail code", bin_name = "sjail code")]
 pub struct CodeArgs {
-    /// python, javascript or bash
+    /// python, javascript, bash: whatever has an entry
     #[arg(long, short, value_parser = Language::parse)]
     language: &'static Language,
     /// Wall-clock time, then everything is killed
@@ -87,10 +85,10 @@ pub fn run(words: &[OsString]) -> Result<u8, Failure> {
     let args: CodeArgs = read(words)?;
     let code = text(&args.file)?;
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let Some(program) = args.language.program(&path) else {
+    let Some(program) = interpreter(args.language, &path) else {
         let missing = Executed::never(format!(
-            "{} was not found: install {} and put it on the PATH",
-            args.language.name, args.language.programs[0]
+            "{} not found: install {} and add it to PATH",
+            args.language.title, args.language.programs[0]
         ));
         if args.raw {
             crate::report::say(missing.error.as_deref().unwrap_or_default());
@@ -116,6 +114,14 @@ pub fn run(words: &[OsString]) -> Result<u8, Failure> {
     };
     print_json(&executed);
     Ok(executed.exit_code)
+}
+
+/// The interpreter of a language on this machine.
+fn interpreter(language: &Language, path: &OsStr) -> Option<&'static str> {
+    let there =
+        |program: &str| std::env::split_paths(path).any(|folder| folder.join(program).is_file());
+    let mut programs = language.programs.iter();
+    programs.find(|program| there(program)).copied()
 }
 
 fn text(file: &Path) -> Result<Vec<u8>, Error> {
@@ -168,8 +174,8 @@ fn command(args: &CodeArgs, program: &str) -> Result<Command, Error> {
     let mut workspace = OsString::from("--workspace=");
     workspace.push(&place);
     command.arg(workspace);
-    // It starts in its temporary folder, the only one it can write to.
-    command.args(["--", "env", "-C", "/tmp", program]);
+    // It starts in its temporary folder, the only one it can write to: the profile says so.
+    command.args(["--", program]);
     command.args(args.language.words);
     Ok(command)
 }
@@ -254,7 +260,7 @@ impl Executed {
         output = output.strip_suffix('\n').unwrap_or(output);
         let mut output = output.to_owned();
         if truncated {
-            output.push_str(&format!("\n[output truncated at {}]", args.max_output));
+            output.push_str(&format!("\n[Output truncated at {}]", args.max_output));
         }
         let success = result["status"] == "completed" && code == 0;
         let error = match text("status") {

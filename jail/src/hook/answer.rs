@@ -51,9 +51,12 @@ fn claude(question: &Question, verdict: &Verdict) -> Value {
 }
 
 /// As Claude Code's, without asking: it is not acted upon there. What is rewritten asks by
-/// itself; what is not is refused.
+/// itself; what is not is refused. A yes that changes nothing is no answer there.
 fn codex(question: &Question, verdict: &Verdict) -> Value {
-    claude(question, &without_asking(verdict))
+    match without_asking(verdict) {
+        Verdict::Go { instead: None } => json!({}),
+        verdict => claude(question, &verdict),
+    }
 }
 
 fn gemini(question: &Question, verdict: &Verdict) -> Value {

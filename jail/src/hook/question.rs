@@ -16,7 +16,9 @@ pub struct Question {
     pub cwd: Option<PathBuf>,
     /// The session, as the agent calls it.
     pub session: Option<String>,
-    /// With which tool, as the policy names it, if it does.
+    /// With which tool, as the agent names it.
+    pub name: String,
+    /// The same as the policy names it, if it does.
     pub tool: Option<&'static str>,
     /// What.
     pub act: Act,
@@ -35,6 +37,8 @@ pub enum Act {
         timeout: Option<u64>,
         /// Whether nobody waits for it.
         background: bool,
+        /// Where, if not where the agent is.
+        folder: Option<String>,
     },
     /// Read, write or edit files.
     Files(Vec<(Operation, String)>),
@@ -58,7 +62,9 @@ pub fn read(agent: Agent, text: &[u8]) -> Result<Question, String> {
     let event = word(&["hook_event_name"]).unwrap_or_default();
     let (name, input) = match (agent, event.as_str()) {
         (Agent::Cursor, "beforeShellExecution") => ("Shell".to_owned(), value.clone()),
-        (Agent::Cursor, "beforeReadFile") => ("Read".to_owned(), value.clone()),
+        (Agent::Cursor, "beforeReadFile" | "beforeTabFileRead") => {
+            ("Read".to_owned(), value.clone())
+        }
         (Agent::Opencode, _) => (required(word(&["tool"]), "tool")?, value["args"].clone()),
         (Agent::Plain, _) => (
             word(&["tool_name"]).unwrap_or_else(|| "Bash".to_owned()),
@@ -82,6 +88,7 @@ pub fn read(agent: Agent, text: &[u8]) -> Result<Question, String> {
         event,
         cwd,
         session: word(&["session_id", "conversation_id", "sessionID"]),
+        name,
         tool,
         act,
         input,
@@ -114,13 +121,20 @@ fn act(name: &str, input: &Value) -> Result<(Option<&'static str>, Act), String>
     };
     Ok(match name {
         "Bash" | "Shell" | "bash" | "shell" | "run_shell_command" | "local_shell"
-        | "shell_command" | "exec_command" => {
+        | "shell_command" | "exec_command" | "Monitor" => {
+            let folder = ["workdir", "dir_path", "directory", "working_directory"];
             let shell = Act::Shell {
                 line: text(&["command"])?,
                 timeout: input["timeout"].as_u64(),
-                background: input["run_in_background"] == true,
+                background: name == "Monitor"
+                    || input["run_in_background"] == true
+                    || input["is_background"] == true,
+                folder: text(&folder).ok().filter(|folder| !folder.is_empty()),
             };
             (Some("exec"), shell)
+        }
+        "PowerShell" | "powershell" => {
+            return Err("lines for another shell than sh cannot be judged".to_owned());
         }
         "apply_patch" | "patch" => {
             let patch = text(&["command", "patchText", "input", "patch"])?;
@@ -130,6 +144,18 @@ fn act(name: &str, input: &Value) -> Result<(Option<&'static str>, Act), String>
         "Write" | "write" | "write_file" => (Some("write"), one(Operation::Write)?),
         "Edit" | "MultiEdit" | "NotebookEdit" | "StrReplace" | "TabWrite" | "Delete" | "edit"
         | "multiedit" | "replace" => (Some("edit"), one(Operation::Edit)?),
+        "read_many_files" => {
+            let lists = ["include", "paths"].map(|list| input[list].as_array());
+            let paths = lists.into_iter().flatten().flatten();
+            let files: Option<Vec<_>> = paths
+                .map(|path| Some((Operation::Read, path.as_str()?.to_owned())))
+                .collect();
+            let files = files.filter(|files| !files.is_empty());
+            (
+                Some("read"),
+                Act::Files(files.ok_or("`include` is missing")?),
+            )
+        }
         "Glob"
         | "Grep"
         | "LS"
@@ -137,6 +163,7 @@ fn act(name: &str, input: &Value) -> Result<(Option<&'static str>, Act), String>
         | "grep"
         | "list"
         | "list_directory"
+        | "grep_search"
         | "search_file_content" => (Some("read"), below()),
         "WebFetch" | "web_fetch" | "webfetch" => (Some("web_fetch"), Act::Other),
         "WebSearch" | "web_search" | "google_web_search" | "websearch" => {

@@ -1,9 +1,11 @@
 //! What the policy says to a question.
 
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use sjail_policy::config::CommandLine;
 use sjail_policy::decide::{Action, Asking};
+use sjail_policy::show::inert;
 
 use super::agent::Agent;
 use super::question::{Act, Question};
@@ -53,6 +55,14 @@ pub fn of(agent: Agent, question: &Question) -> Result<Verdict, String> {
             why: format!("the tool `{tool}` is taken away by the policy (`tools`)"),
         });
     }
+    if judge.loaded.policy.denies_tool(&question.name) {
+        return Ok(Verdict::No {
+            why: format!(
+                "the tool `{}` is taken away by the policy (`tools.deny`)",
+                inert(question.name.as_bytes())
+            ),
+        });
+    }
     match &question.act {
         Act::Other => Ok(Verdict::Nothing),
         Act::Files(files) => {
@@ -70,9 +80,12 @@ pub fn of(agent: Agent, question: &Question) -> Result<Verdict, String> {
             }
             Ok(worst)
         }
-        Act::Shell { line, .. } if is_jailed(line) => Ok(Verdict::Go { instead: None }),
-        Act::Shell { line, .. } => {
-            let typed = Typed::Line(line.into());
+        Act::Shell { line, folder, .. } => {
+            if let Some(folder) = folder {
+                inside(&judge, folder)?;
+            }
+            let own = own_line(agent, question, &judge, line);
+            let typed = Typed::Line(own.as_deref().unwrap_or(line).into());
             let (_, decision) = judge.judge(&typed, &judge.context, Asking::Policy);
             let mut why = decision.reasons.join(", ");
             if why.is_empty() {
@@ -80,18 +93,40 @@ pub fn of(agent: Agent, question: &Question) -> Result<Verdict, String> {
             } else {
                 why = format!("{why} ({})", decision.rule);
             }
-            let instead = || Ok::<_, String>(Some(jailed(agent, question, &judge)?));
+            let instead = || match own {
+                // It is in the jail already, and asks there by itself.
+                Some(_) => Ok(None),
+                None => jailed(agent, question, &judge).map(Some),
+            };
             Ok(match decision.action {
-                Action::Execute => Verdict::Go {
-                    instead: instead()?,
-                },
-                Action::Ask => Verdict::Ask {
+                Action::Block => Verdict::No { why },
+                Action::Ask if own.is_none() => Verdict::Ask {
                     why,
                     instead: instead()?,
                 },
-                Action::Block => Verdict::No { why },
+                _ => Verdict::Go {
+                    instead: instead()?,
+                },
             })
         }
+    }
+}
+
+/// A folder that a line is to run in lies in the workspace: the jail would otherwise be made
+/// around another one.
+fn inside(judge: &Judge, folder: &str) -> Result<(), String> {
+    let real = |path: &Path| {
+        let shown = inert(path.as_os_str().as_encoded_bytes());
+        std::fs::canonicalize(path)
+            .map_err(|error| format!("the folder {shown} cannot be used: {error}"))
+    };
+    let workspace = PathBuf::from(&judge.context.workspace);
+    match real(Path::new(folder))?.starts_with(real(&workspace)?) {
+        true => Ok(()),
+        false => Err(format!(
+            "the folder {} is outside the workspace",
+            inert(folder.as_bytes())
+        )),
     }
 }
 
@@ -101,6 +136,7 @@ fn jailed(agent: Agent, question: &Question, judge: &Judge) -> Result<String, St
         line,
         timeout,
         background,
+        ..
     } = &question.act
     else {
         return Err("only a shell line can be jailed".to_owned());
@@ -128,55 +164,107 @@ fn jailed(agent: Agent, question: &Question, judge: &Judge) -> Result<String, St
     Ok(shell_words::join(words))
 }
 
-/// Whether a line is already one of ours: this very program, nothing loosened, one line.
-fn is_jailed(line: &str) -> bool {
-    let Ok(words) = shell_words::split(line) else {
-        return false;
-    };
+/// The agent's own line in one that is ours already: this very program, the same agent and
+/// session, nothing else said, no longer than the policy's limit.
+fn own_line(agent: Agent, question: &Question, judge: &Judge, line: &str) -> Option<String> {
+    let words = shell_words::split(line).ok()?;
     // Said in exactly our own way: whatever else a shell would see in it is not.
     if shell_words::join(&words) != line {
-        return false;
+        return None;
     }
     let [program, run, flags @ .., last] = words.as_slice() else {
-        return false;
+        return None;
     };
-    let own = std::env::current_exe().ok();
-    let is_own = own.as_deref().and_then(|own| own.to_str()) == Some(program);
-    is_own
-        && run == "run"
-        && last.starts_with("-c=")
-        && flags.iter().all(|flag| {
-            flag == "--no-wait"
-                || ["--agent=", "--session=", "--timeout="]
-                    .iter()
-                    .any(|known| flag.starts_with(known))
-        })
+    let own = std::env::current_exe().ok()?;
+    if own.to_str() != Some(program) || run != "run" {
+        return None;
+    }
+    let mut expected = vec![format!("--agent={}", agent.name())];
+    if let Some(session) = &question.session {
+        expected.push(format!("--session={session}"));
+    }
+    expected.push("--no-wait".to_owned());
+    let rest = flags.strip_prefix(expected.as_slice())?;
+    let longest = judge.loaded.policy.limits().timeout;
+    let fits = |flag: &String| {
+        let time = flag.strip_prefix("--timeout=")?.strip_suffix("ms")?;
+        let time: u64 = time.parse().ok()?;
+        Some(longest.is_none_or(|longest| time <= longest.millis()))
+    };
+    match rest {
+        [] => {}
+        [time] if fits(time) == Some(true) => {}
+        _ => return None,
+    }
+    last.strip_prefix("-c=").map(str::to_owned)
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+    use sjail_policy::config::{Sources, load};
 
     #[test]
     fn only_our_own_words_count_as_jailed() {
-        let own = std::env::current_exe().unwrap_or_default();
-        let own = own.to_string_lossy();
-        assert!(is_jailed(&format!(
-            "{own} run '--agent=x' --no-wait '-c=ls'"
-        )));
-        for line in [
-            format!("{own} run '--net=host' '-c=ls'"),
-            format!("{own} run '-c=ls'; ls"),
-            format!("{own} run -c=$(ls)"),
-            format!("{own} run \"-c=$(ls)\""),
-            format!("{own} run '--agent=x' -- ls"),
-            format!("{own} run '-c=ls' > x"),
-            format!("{own} run '-c=ls'\nls"),
-            format!("{own} queue approve x"),
-            "sjail run '-c=ls'".to_owned(),
-            "/tmp/sjail run '-c=ls'".to_owned(),
+        let own = std::env::current_exe().unwrap();
+        let own = own.to_str().unwrap();
+        let judge = Judge::of(
+            &Account::own(),
+            load(&Sources::default()).unwrap(),
+            Path::new("/w"),
+            Path::new("/w"),
+        );
+        let question = |session: Option<&str>| Question {
+            event: String::new(),
+            cwd: None,
+            session: session.map(str::to_owned),
+            name: "Bash".to_owned(),
+            tool: Some("exec"),
+            act: Act::Other,
+            input: serde_json::Value::Null,
+        };
+        let inner = |session: Option<&str>, words: &[&str]| {
+            let words = [&[own, "run"], words].concat();
+            let line = shell_words::join(words);
+            own_line(Agent::Cursor, &question(session), &judge, &line)
+        };
+        let plain = ["--agent=cursor", "--no-wait", "-c=ls -la"];
+        assert_eq!(inner(None, &plain).as_deref(), Some("ls -la"));
+        let full = [
+            "--agent=cursor",
+            "--session=s",
+            "--no-wait",
+            "--timeout=5ms",
+            "-c=x; y",
+        ];
+        assert_eq!(inner(Some("s"), &full).as_deref(), Some("x; y"));
+        // Another's session could be one that is not jailed.
+        assert_eq!(inner(Some("t"), &full), None);
+        assert_eq!(inner(None, &full), None);
+        assert_eq!(inner(Some("s"), &plain), None);
+        for words in [
+            &["--agent=other", "--no-wait", "-c=ls"][..],
+            &["--agent=cursor", "--no-wait", "--net=host", "-c=ls"],
+            &["--agent=cursor", "--no-wait", "--timeout=x", "-c=ls"],
+            &["--agent=cursor", "--no-wait", "--", "ls"],
+            &["--agent=cursor", "-c=ls"],
         ] {
-            assert!(!is_jailed(&line), "{line}");
+            assert_eq!(inner(None, words), None, "{words:?}");
+        }
+        let given = |line: String| own_line(Agent::Cursor, &question(None), &judge, &line);
+        let ours = "run '--agent=cursor' --no-wait";
+        for line in [
+            format!("{own} {ours} '-c=ls'; ls"),
+            format!("{own} {ours} -c=$(ls)"),
+            format!("{own} {ours} \"-c=$(ls)\""),
+            format!("{own} {ours} '-c=ls' > x"),
+            format!("{own} {ours} '-c=ls'\nls"),
+            format!("{own} queue approve x"),
+            format!("sjail {ours} '-c=ls'"),
+            format!("/tmp/sjail {ours} '-c=ls'"),
+        ] {
+            assert_eq!(given(line.clone()), None, "{line}");
         }
     }
 }

@@ -104,7 +104,8 @@ pub fn prepare(
         gid_map: Vec::new(),
         root: Root::none(),
         host_name: c"".into(),
-        working_folder: working_folder(&tree, cwd)?,
+        // The run's own home lies elsewhere here.
+        working_folder: working_folder(&tree, cwd, Path::new(""))?,
         limits,
         rules: Some(rules),
         missing: Vec::new(),

@@ -71,7 +71,7 @@ pub fn lay(
             }
             Ok(())
         }
-        (CacheSource::None, _) | (CacheSource::Own, None) => Ok(()),
+        (CacheSource::None | CacheSource::Closed, _) | (CacheSource::Own, None) => Ok(()),
     }
 }
 

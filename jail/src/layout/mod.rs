@@ -301,7 +301,7 @@ pub fn prepare(
     )?;
 
     let cwd = plan.command.cwd.as_path();
-    let mut working_folder = working_folder(&tree, cwd)?;
+    let mut working_folder = working_folder(&tree, cwd, plan.home.path.as_path())?;
     let mut program = program::resolve(&tree, &plan.command, cwd)?;
     let mut missing = Vec::new();
     let rules = match rules::draw(&tree, &plan.home, network) {
@@ -418,14 +418,24 @@ fn number(number: u64) -> CString {
     CString::new(number.to_string()).unwrap_or_default()
 }
 
-/// The command starts where the caller is; a jail that does not show that place is
-/// refused, for a command that runs elsewhere does something else.
-fn working_folder(tree: &Tree, cwd: &Path) -> Result<Place, Error> {
+/// The command starts where the plan says; a jail that does not show that place is refused,
+/// for a command that runs elsewhere does something else. Folders of the jail's own are
+/// nowhere outside.
+fn working_folder(tree: &Tree, cwd: &Path, home: &Path) -> Result<Place, Error> {
     let invisible = || Error::CwdInvisible {
         path: cwd.to_owned(),
     };
     let plain = tree::plain(cwd).ok_or_else(invisible)?;
-    let (_, outside) = tree.outside(&plain).ok_or_else(invisible)?;
+    let Some((_, outside)) = tree.outside(&plain) else {
+        let own = [home, Path::new("/tmp")].contains(&cwd);
+        return match own && tree.has_folder(&plain) {
+            true => Ok(Place {
+                path: tree::c_string(cwd)?,
+                id: None,
+            }),
+            false => Err(invisible()),
+        };
+    };
     let (seen, _) = look::at(&outside).ok_or_else(invisible)?;
     Ok(Place {
         path: tree::c_string(cwd)?,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sjail_policy::plan::Home;
+use sjail_policy::plan::{CacheSource, Home};
 
 use super::NetworkSpace;
 use super::tree::{Kind, Origin, Tree, c_string, within};
@@ -24,9 +24,13 @@ pub fn draw(tree: &Tree, home: &Home, network: NetworkSpace) -> Result<Rules, Er
     for path in ["/dev/shm", "/tmp", "/var/tmp"] {
         rules.add(Path::new(path), Grant::Change, Kind::Folder);
     }
+    let written = match home.cache_source {
+        CacheSource::Closed => Grant::Read,
+        _ => Grant::Change,
+    };
     let home = home.path.as_path();
     if home != Path::new("/") && !tree.covered(home) {
-        rules.add(home, Grant::Change, Kind::Folder);
+        rules.add(home, written, Kind::Folder);
     }
     if tree
         .mounts()

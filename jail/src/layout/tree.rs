@@ -248,6 +248,11 @@ impl Tree {
         Some((entry, join(&seen.path, rest)))
     }
 
+    /// Whether a path inside is a folder of the jail's own.
+    pub fn has_folder(&self, inside: &Path) -> bool {
+        self.folders.contains_key(inside) || self.mounts.iter().any(|entry| entry.dest == inside)
+    }
+
     /// Whether a path inside is a host mount or lies below one.
     pub fn covered(&self, inside: &Path) -> bool {
         self.mounts

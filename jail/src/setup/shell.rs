@@ -19,10 +19,62 @@ const TOOLS: &[&str] = &[
     "pipx", "uvx", "bunx",
 ];
 /// What runs text that is piped into it.
-const SHELLS: &[&str] = &["sh", "bash"];
+const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh"];
 /// For the completion.
 const VERBS: &str = "run previews diff commit undo discard check explain policy doctor trust quarantine \
-                     sandbox queue allowlist audit code hook mcp init help";
+                     sandbox session queue allowlist audit code hook mcp init help";
+
+/// Pasted installers, in the ways in which they are written: `curl … | sh`,
+/// `sh <(curl …)`, `sh -c "$(curl …)"`, each perhaps with sudo.
+const GUARD: &str = r#"  # Text that comes from elsewhere runs in the jail: curl … | sh, sh <(curl …), sh -c "$(curl …)"
+  function _sjail_guard {
+    local name=$1; shift
+    if [ -p "$1" ]; then
+      local text=$1; shift
+      sjail run -- "$name" -s -- "$@" <"$text"
+    elif [ -p /dev/stdin ]; then
+      sjail run -- "$name" "$@"
+    else
+      case "$1 $2" in
+        -*c\ *$'\n'*) sjail run -- "$name" "$@" ;;
+        *) command "$name" "$@" ;;
+      esac
+    fi
+  }
+  function sudo {
+    case " @SHELLS@ " in
+      *" ${1##*/} "*) if [ -p /dev/stdin ]; then
+          echo 'sjail: text is not piped into a shell with more rights; save it, read it, then run it' >&2
+          return 77
+        fi ;;
+    esac
+    command sudo "$@"
+  }
+"#;
+
+/// The same for fish.
+const FISH_GUARD: &str = r#"  # Text that comes from elsewhere runs in the jail: curl … | sh, sh (curl … | psub), sh -c (curl …)
+  function _sjail_guard
+    set -l name $argv[1]; set -e argv[1]
+    if test -n "$argv[1]"; and test -p "$argv[1]"
+      set -l text $argv[1]; set -e argv[1]
+      sjail run -- $name -s -- $argv <$text
+    else if command test -p /dev/stdin
+      sjail run -- $name $argv
+    else if string match -qr '^-.*c$' -- "$argv[1]"; and string match -q '*'\n'*' -- "$argv[2]"
+      sjail run -- $name $argv
+    else
+      command $name $argv
+    end
+  end
+  function sudo
+    if contains -- (string replace -r '.*/' '' -- "$argv[1]") @SHELLS@; and command test -p /dev/stdin
+      echo 'sjail: text is not piped into a shell with more rights; save it, read it, then run it' >&2
+      return 77
+    end
+    command sudo $argv
+  end
+"#;
 
 /// The lines. Only a shell that somebody types into reads them; scripts stay as they are.
 pub fn lines(shell: Shell, tools: Option<&[String]>) -> Result<String, Error> {
@@ -47,11 +99,10 @@ pub fn lines(shell: Shell, tools: Option<&[String]>) -> Result<String, Error> {
             for tool in tools {
                 text.push_str(&format!("  alias {tool}='sjail run -- {tool}'\n"));
             }
-            text.push_str("  # Text that is piped into a shell runs in the jail: curl … | sh\n");
+            text.push_str(&GUARD.replace("@SHELLS@", &SHELLS.join(" ")));
             for name in SHELLS {
                 text.push_str(&format!(
-                    "  {name}() {{ if [ -p /dev/stdin ]; then sjail run -- {name} \"$@\"; \
-                     else command {name} \"$@\"; fi; }}\n"
+                    "  function {name} {{ _sjail_guard {name} \"$@\"; }}\n"
                 ));
             }
             match shell {
@@ -70,11 +121,10 @@ pub fn lines(shell: Shell, tools: Option<&[String]>) -> Result<String, Error> {
                     "  function {tool}; sjail run -- {tool} $argv; end\n"
                 ));
             }
-            text.push_str("  # Text that is piped into a shell runs in the jail: curl … | sh\n");
+            text.push_str(&FISH_GUARD.replace("@SHELLS@", &SHELLS.join(" ")));
             for name in SHELLS {
                 text.push_str(&format!(
-                    "  function {name}; if test -p /dev/stdin; sjail run -- {name} $argv; \
-                     else; command {name} $argv; end; end\n"
+                    "  function {name}; _sjail_guard {name} $argv; end\n"
                 ));
             }
             text.push_str(&format!(

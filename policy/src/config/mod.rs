@@ -36,6 +36,7 @@ pub use run::Run;
 pub use setting::{Level, Mode, OnFailure, Preview, Scope, Setting, ToolProfile};
 pub use testcase::{Expect, Subject, TestCase};
 pub use tools::is_known as is_known_tool;
+pub use value::tool as tool_name;
 
 #[cfg(test)]
 mod tests;

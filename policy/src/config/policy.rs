@@ -320,6 +320,12 @@ impl Policy {
         )
     }
 
+    /// Whether a tool is denied by the very name that its agent gives it.
+    pub fn denies_tool(&self, name: &str) -> bool {
+        let mut denied = self.tools_deny.iter();
+        denied.any(|denied| denied.value.eq_ignore_ascii_case(name))
+    }
+
     /// The lock on a key, if there is one.
     pub fn lock_on(&self, key: Key) -> Option<&Origin> {
         self.locks

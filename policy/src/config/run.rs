@@ -5,9 +5,9 @@ use super::setting::Scope;
 use crate::bytes::ByteString;
 use crate::host::HostPattern;
 use crate::plan::{
-    Access, AgentHome, Command, Degraded, Desk, Environment, Filesystem, Grant, Home, Limits,
-    Missing, Network, NetworkMode, PROXY, Plan, Protect, Proxy, Sandbox, Unhide, Unlisted, User,
-    Variable, Workspace,
+    Access, AgentHome, CacheSource, Command, Degraded, Desk, Environment, Filesystem, Grant, Home,
+    Limits, Missing, Network, NetworkMode, PROXY, Plan, Protect, Proxy, Sandbox, Unhide, Unlisted,
+    User, Variable, Workspace,
 };
 use crate::profile::{AgentEntry, Entry};
 use crate::rule::{Bases, PathPattern, Sign};
@@ -47,11 +47,12 @@ impl Policy {
         let home = self.home(&run, known);
         let environment = self.environment(run.home.as_bytes(), known);
         let sandbox = self.sandbox(&run);
+        let cwd = self.start(&run, &filesystem);
         let mut plan = Plan {
             profile: self.profile.value.name.to_owned(),
             command: Command {
                 argv: run.argv,
-                cwd: run.cwd,
+                cwd,
                 program: run.program,
                 env: Vec::new(),
             },
@@ -103,6 +104,20 @@ impl Policy {
         };
         plan.command.env = variables(&plan, run.env);
         plan
+    }
+
+    /// Where the command starts: where its caller is, or if the policy shows nothing of the
+    /// workspace that the caller is in, in the private home, or where else it can write.
+    fn start(&self, run: &Run, filesystem: &Filesystem) -> ByteString {
+        let shown = |grant: &Grant| is_below(run.cwd.as_bytes(), grant.dest.as_bytes());
+        let hidden = self.workspace.value == Access::None
+            && is_below(run.cwd.as_bytes(), run.workspace.as_bytes())
+            && !filesystem.grants.iter().any(shown);
+        match (hidden, self.profile.value.cache_source) {
+            (false, _) => run.cwd.clone(),
+            (true, CacheSource::Closed) => ByteString::from("/tmp"),
+            (true, _) => run.home.clone(),
+        }
     }
 
     /// The limits alone.
@@ -360,16 +375,17 @@ fn variables(plan: &Plan, caller: Vec<(ByteString, ByteString)>) -> Vec<Variable
     env
 }
 
+/// Whether a path is that folder or below it.
+fn is_below(path: &[u8], folder: &[u8]) -> bool {
+    path.strip_prefix(folder)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+}
+
 /// `PATH` without relative entries, which mean another folder in each folder, and without
 /// what is not there inside.
 fn cleaned_path(plan: &Plan, path: &[u8]) -> ByteString {
     let shown = |folder: &[u8]| {
-        let under = |top: &ByteString| {
-            let top = top.as_bytes();
-            folder
-                .strip_prefix(top)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
-        };
+        let under = |top: &ByteString| is_below(folder, top.as_bytes());
         plan.filesystem.system.iter().any(under)
             || plan.home.toolchains.iter().any(under)
             || plan.home.caches.iter().any(under)

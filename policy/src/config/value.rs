@@ -121,12 +121,20 @@ pub(super) fn protected_name(text: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
-pub(super) fn tool(text: &str) -> Result<String, String> {
-    if tools::is_known(text) {
+/// A tool's or a group's name. Agents have tools that are not known here: such a name is
+/// taken as it is, unless it looks like a slip of the pen for one that is known.
+pub fn tool(text: &str) -> Result<String, String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:/".contains(&byte);
+    let hint = nearest(text, tools::names());
+    if tools::is_known(text)
+        || (hint.is_none()
+            && !text.starts_with("group:")
+            && (1..=128).contains(&text.len())
+            && text.bytes().all(plain))
+    {
         return Ok(text.to_owned());
     }
-    let hint = nearest(text, tools::names())
-        .map_or_else(String::new, |name| format!(", did you mean `{name}`?"));
+    let hint = hint.map_or_else(String::new, |name| format!(", did you mean `{name}`?"));
     Err(format!("unknown tool `{}`{hint}", quoted(text)))
 }
 

@@ -1,7 +1,7 @@
 //! The three questions first: where commands run, which may leave the jail, which tools
 //! there are.
 
-use crate::config::{Mode, Policy};
+use crate::config::{Mode, Policy, is_known_tool};
 use crate::plan::Access;
 use crate::show::inert;
 use crate::wire::control::Registered;
@@ -20,6 +20,8 @@ pub struct Overview {
     profile: &'static str,
     denied: Vec<String>,
     tools: Vec<&'static str>,
+    /// Names that are allowed and belong to the agent alone.
+    foreign: Vec<String>,
 }
 
 impl Overview {
@@ -50,6 +52,12 @@ impl Overview {
                 .map(|name| inert(name.value.as_bytes()))
                 .collect(),
             tools: policy.tools(),
+            foreign: policy
+                .tools_allow
+                .iter()
+                .filter(|name| !is_known_tool(&name.value) && !policy.denies_tool(&name.value))
+                .map(|name| inert(name.value.as_bytes()))
+                .collect(),
         }
     }
 
@@ -83,15 +91,16 @@ impl Overview {
                 }
             }
         }
-        let (own, others): (Vec<&str>, Vec<&str>) =
+        let (own, mut others): (Vec<&str>, Vec<&str>) =
             self.tools.iter().partition(|tool| OFFERED.contains(tool));
+        others.extend(self.foreign.iter().map(String::as_str));
         let list = |names: &[&str]| match names {
             [] => "none".to_owned(),
             names => names.join(", "),
         };
         let denied: Vec<&str> = self.denied.iter().map(String::as_str).collect();
         text.push_str(&format!(
-            "tool policy:\n  profile: {}\n  denied: {}\n  tools: {}\n  known by name, not offered by sjail: {}\n",
+            "tool policy:\n  profile: {}\n  denied: {}\n  tools: {}\n  not offered by sjail: {}\n",
             self.profile,
             list(&denied),
             list(&own),
@@ -119,6 +128,9 @@ mod tests {
             Setting::ElevatedPattern(Rule::parse("git push *").unwrap()),
             Setting::ToolsProfile(ToolProfile::Coding),
             Setting::ToolsDeny("group:automation".to_owned()),
+            Setting::ToolsDeny("canvas".to_owned()),
+            Setting::ToolsAllow("canvas".to_owned()),
+            Setting::ToolsAllow("nodes".to_owned()),
         ] {
             policy.apply(setting, by());
         }
@@ -132,8 +144,8 @@ mod tests {
             "\nsandbox mode:     non-main\nsandbox scope:    run\nworkspace access: none\n\
              session \"agent:main:main\" -> host (main, by ann)\nevery other session -> jail\n\
              elevated patterns:\n  git push * -> host, with approval\n\
-             tool policy:\n  profile: coding\n  denied: group:automation\n  \
-             tools: read, write, edit, exec\n  known by name, not offered by sjail: browser\n"
+             tool policy:\n  profile: coding\n  denied: group:automation, canvas\n  \
+             tools: read, write, edit, exec\n  not offered by sjail: browser, nodes\n"
         );
     }
 }

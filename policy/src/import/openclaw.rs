@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{ImportError, Imported, Source, list, one_of, quoted};
-use crate::config::is_known_tool;
+use crate::config::{is_known_tool, tool_name};
 
 /// Says it again.
 pub fn import(value: &Value) -> Result<Imported, ImportError> {
@@ -45,17 +45,22 @@ pub fn import(value: &Value) -> Result<Imported, ImportError> {
     }
     for key in ["allow", "deny"] {
         let path = format!("tools.{key}");
-        let (known, unknown): (Vec<&str>, Vec<&str>) = source
-            .words(&path)?
-            .into_iter()
-            .partition(|name| is_known_tool(name));
-        for name in unknown {
-            notes.push(format!(
-                "`{path}`: sjail knows no tool `{name}`; it was left out"
-            ));
-        }
-        if !known.is_empty() {
-            lines.push(format!("{key} = {}", list(known)));
+        let mut names = source.words(&path)?;
+        names.retain(|name| match tool_name(name) {
+            Ok(_) if is_known_tool(name) => true,
+            Ok(_) => {
+                notes.push(format!(
+                    "`{path}`: sjail has no tool `{name}`; the name counts where an agent's hook asks by it"
+                ));
+                true
+            }
+            Err(why) => {
+                notes.push(format!("`{path}`: {why}; it was left out"));
+                false
+            }
+        });
+        if !names.is_empty() {
+            lines.push(format!("{key} = {}", list(names)));
         }
     }
     section(&mut toml, "tools", &lines);

@@ -17,6 +17,13 @@ const ALWAYS: [&str; 7] = [
     r"wget.*\|\s*sh",
 ];
 
+/// What such a file allows in the project alone: nothing is removed or moved outside it,
+/// nothing is copied out of it.
+const OUTSIDE: [&str; 2] = [
+    r"^(rm|mv)\s(.*\s)?(/|~|\$HOME|\.\.(/|\s|$))",
+    r"^cp\s.*\s(/|~|\$HOME|\.\.(/|$))\S*$",
+];
+
 /// Says it again.
 pub fn import(value: &Value) -> Result<Imported, ImportError> {
     let mut source = Source::new(value);
@@ -40,11 +47,18 @@ pub fn import(value: &Value) -> Result<Imported, ImportError> {
         }
     }
     let mut write = Vec::new();
+    let mut project = source
+        .words("permissions.allow")?
+        .iter()
+        .any(|rule| ["Write(./**)", "Edit(./**)"].contains(rule));
     for path in source.words("permissions.filesystem.write")? {
         match folder(path) {
-            "." => sandbox.push("workspace = \"rw\"".to_owned()),
+            "." => project = true,
             folder => write.push(folder),
         }
+    }
+    if project {
+        sandbox.push("workspace = \"rw\"".to_owned());
     }
     for path in source.words("permissions.filesystem.deny")? {
         // What the system itself is made of stays to be seen, read-only, by programs; tools
@@ -94,7 +108,8 @@ pub fn import(value: &Value) -> Result<Imported, ImportError> {
             lines.push(format!("{key} = {}", list(rules)));
         }
     }
-    lines.push(format!("deny_regex = {}", list(ALWAYS)));
+    let never = ALWAYS.into_iter().chain(OUTSIDE);
+    lines.push(format!("deny_regex = {}", list(never)));
     section(&mut toml, "commands", &lines);
     notes.extend(source.left());
     Ok(Imported {

@@ -188,11 +188,15 @@ impl CommandPattern {
     /// by a trusted program, without wrapper, assignment, substitution or redirection that the
     /// pattern does not list.
     pub fn strict(&self, line: &Classification) -> Option<Lift> {
-        let [command] = line.commands.as_slice() else {
-            return None;
-        };
-        let plain = !line.is_opaque()
-            && command.wrappers.is_empty()
+        match line.commands.as_slice() {
+            [command] if !line.is_opaque() => self.strict_command(command),
+            _ => None,
+        }
+    }
+
+    /// The same for one command of a line.
+    pub fn strict_command(&self, command: &SimpleCommand) -> Option<Lift> {
+        let plain = command.wrappers.is_empty()
             && command.nesting == 0
             && command.assignments.is_empty()
             && !command.program.defined_here

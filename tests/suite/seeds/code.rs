@@ -15,6 +15,10 @@ pub fn tests() -> Vec<Test> {
         code_output_is_cut_and_says_so,
         code_reaches_nothing,
         code_memory_is_bounded,
+        every_language_is_shut_in,
+        every_language_is_killed_and_cut,
+        code_sees_the_system_and_changes_nothing,
+        code_processes_are_bounded,
         raw_streams,
     ]
 }
@@ -75,6 +79,15 @@ fn javascript_runs_in_a_context_of_its_own(scene: &Scene) -> Verdict {
         (
             "[JSON, Math, Array, Object, String, Date, RegExp].length",
             "7",
+        ),
+        (
+            "['fs', 'net', 'child_process', 'module', 'exports', 'global', 'setTimeout', 'fetch']\
+             .filter(name => name in globalThis).length",
+            "0",
+        ),
+        (
+            "JSON.stringify({ n: Math.max(1, 2), d: new Date(0).toISOString(), r: /a+/.test('caat') })",
+            "{\"n\":2,\"d\":\"1970-01-01T00:00:00.000Z\",\"r\":true}",
         ),
     ] {
         let got = result(scene, "javascript", text, &["--timeout", "60s"])?;
@@ -143,7 +156,18 @@ fn errors_are_data(scene: &Scene) -> Verdict {
     let error = missing.json()?["error"].clone();
     assert_eq!(
         error,
-        "javascript was not found: install node and put it on the PATH"
+        "JavaScript not found: install node and add it to PATH"
+    );
+    // code-sandbox 256, in its words.
+    let missing = scene
+        .sjail(["code", "--language", "python"])
+        .env("PATH", scene.outside())
+        .input("1")
+        .output()?;
+    let error = missing.json()?["error"].clone();
+    assert_eq!(
+        error,
+        "Python not found: install python3 and add it to PATH"
     );
     scene
         .sjail(["code", "--language", "cobol"])
@@ -172,7 +196,7 @@ fn code_output_is_cut_and_says_so(scene: &Scene) -> Verdict {
     let words = ["--timeout", "60s", "--max-output", "1000"];
     let got = result(scene, "bash", "yes | head -c 100000", &words)?;
     let output = got["output"].as_str().unwrap_or_default();
-    assert!(output.ends_with("[output truncated at 1000]"), "{got}");
+    assert!(output.ends_with("[Output truncated at 1000]"), "{got}");
     assert!(output.len() < 1100);
     Ok(())
 }
@@ -211,6 +235,135 @@ fn code_memory_is_bounded(scene: &Scene) -> Verdict {
     let got = result(scene, "bash", text, &words)?;
     assert_eq!(got["success"], false, "{got}");
     assert_ne!(got["output"], "300000000");
+    Ok(())
+}
+
+/// A text of each language that is installed.
+fn texts<'a>(scene: &Scene, all: [(&'a str, &'a str); 3]) -> Vec<(&'a str, &'a str)> {
+    let there = |language: &str| match language {
+        "python" => scene.has("python3"),
+        "javascript" => scene.has("node"),
+        _ => true,
+    };
+    all.into_iter().filter(|(name, _)| there(name)).collect()
+}
+
+/// code-sandbox 22-23, 137, 155-156: no network, no way to the host's files, in any language.
+fn every_language_is_shut_in(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let port = listener.local_addr()?.port();
+    let victim = scene.home_file("victim", "whole")?;
+    let victim = victim.display();
+    let bash = format!(
+        "(exec 3<>/dev/tcp/127.0.0.1/{port}) && echo REACHED; echo hit > {victim}; cat {victim} && echo REACHED; true"
+    );
+    let python = format!(
+        "import socket, urllib.request\n\
+         def tried(act):\n    try:\n        act()\n        print('REACHED')\n    except Exception as error:\n        print(type(error).__name__)\n\
+         tried(lambda: socket.create_connection(('127.0.0.1', {port}), 5))\n\
+         tried(lambda: urllib.request.urlopen('http://192.0.2.1/', timeout=5))\n\
+         tried(lambda: open('{victim}', 'w').write('hit'))\n\
+         tried(lambda: open('{victim}').read())\n\
+         tried(lambda: open('/usr/made', 'w'))\n"
+    );
+    let javascript = format!(
+        "const tried = [() => require('net').connect({port}), () => require('fs').readFileSync('{victim}'), \
+         () => process.exit(0), () => eval('process'), () => new Function('return process')()]\n\
+         tried.map(act => {{ try {{ act(); return 'REACHED' }} catch (error) {{ return 'no' }} }}).join()"
+    );
+    let all = [
+        ("bash", bash.as_str()),
+        ("python", &python),
+        ("javascript", &javascript),
+    ];
+    for (language, text) in texts(scene, all) {
+        let got = result(scene, language, text, &["--timeout", "90s"])?;
+        let output = got["output"].as_str().unwrap_or_default();
+        assert!(!output.contains("REACHED"), "{language}: {got}");
+        assert_eq!(got["success"], true, "{language}: {got}");
+    }
+    assert_eq!(
+        std::fs::read_to_string(scene.home().join("victim"))?,
+        "whole"
+    );
+    // The control: on the host the same text reaches both.
+    let control = scene.host("bash").args(["-c", &bash]).output()?;
+    assert_eq!(control.stdout.matches("REACHED").count(), 2, "{control}");
+    Ok(())
+}
+
+/// code-sandbox 24, 26, 157-160: infinite loops are killed, floods are cut, in any language.
+fn every_language_is_killed_and_cut(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
+    let loops = [
+        ("bash", "while :; do :; done"),
+        (
+            "python",
+            "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True: pass",
+        ),
+        ("javascript", "for (;;) {}"),
+    ];
+    for (language, text) in texts(scene, loops) {
+        let got = result(scene, language, text, &["--timeout", "3s"])?;
+        assert_eq!(got["error"], "timed out after 3000 ms", "{language}: {got}");
+        assert_eq!(got["success"], false);
+    }
+    let floods = [
+        ("bash", "yes | head -c 3000000"),
+        ("python", "print('x' * 3000000)"),
+        ("javascript", "'x'.repeat(3000000)"),
+    ];
+    for (language, text) in texts(scene, floods) {
+        let got = result(scene, language, text, &["--timeout", "90s"])?;
+        let output = got["output"].as_str().unwrap_or_default();
+        // One megabyte unless somebody says otherwise.
+        assert!(
+            output.ends_with("[Output truncated at 1M]"),
+            "{language}: {}",
+            output.len()
+        );
+        assert!(
+            (1 << 19..(1 << 20) + 100).contains(&output.len()),
+            "{language}"
+        );
+        assert_eq!(got["truncated"], true);
+    }
+    Ok(())
+}
+
+/// code-sandbox 16, 33, 138: the system is read, nothing of it is written; /tmp is its own.
+fn code_sees_the_system_and_changes_nothing(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
+    let text = "head -c 4 /usr/bin/env | tail -c 3; echo; cat /etc/passwd >/dev/null && echo read; \
+                for place in /usr /etc / /var $HOME; do (echo x > $place/made) 2>/dev/null && echo wrote $place; done; \
+                echo x > made && mkdir -p a/b && echo own; exit 0";
+    let got = result(scene, "bash", text, &["--timeout", "60s"])?;
+    let output = got["output"].as_str().unwrap_or_default();
+    assert!(output.starts_with("ELF\nread\n"), "{got}");
+    assert!(output.ends_with("own"), "{got}");
+    for place in ["/usr", "/etc"] {
+        assert!(!output.contains(&format!("wrote {place}\n")), "{got}");
+        assert!(!std::path::Path::new(place).join("made").exists());
+    }
+    assert!(!scene.home().join("made").exists());
+    Ok(())
+}
+
+/// code-sandbox 17, 25, 158: a fork bomb meets a wall, and nothing of it is left.
+fn code_processes_are_bounded(scene: &Scene) -> Verdict {
+    scene.needs(&["python3"])?;
+    let _desk = Desk::at(scene);
+    let text = "import os, time\nstarted = 0\ntry:\n    while started < 3000:\n        \
+                if os.fork() == 0:\n            time.sleep(600)\n        started += 1\n\
+                except OSError:\n    pass\nprint(started)";
+    let got = result(scene, "python", text, &["--timeout", "90s"])?;
+    let started = got["output"].as_str().and_then(|text| text.parse().ok());
+    // It sees the wall itself, or was ended by whoever keeps watch.
+    match started {
+        Some(started) => assert!((1..1000).contains(&started), "{got}"),
+        None => assert_eq!(got["success"], false, "{got}"),
+    }
     Ok(())
 }
 

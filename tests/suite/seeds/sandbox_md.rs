@@ -7,6 +7,7 @@ pub fn tests() -> Vec<Test> {
     tests![
         the_whole_file_holds_once_trusted,
         until_then_it_only_tightens,
+        settings_for_approvals_hold,
         a_change_takes_the_trust_away,
         mistakes_are_named_by_line,
     ]
@@ -73,6 +74,7 @@ fn the_whole_file_holds_once_trusted(scene: &Scene) -> Verdict {
         ("rm -rf build", "queue_for_approval"),
         ("dd if=a of=b", "queue_for_approval"),
         ("mkfs /dev/null", "queue_for_approval"),
+        ("ls | grep x", "execute"),
         ("sudo ls", "queue_for_approval"),
         ("chmod 777 x", "queue_for_approval"),
         ("anything-else", "queue_for_approval"),
@@ -122,6 +124,28 @@ fn until_then_it_only_tightens(scene: &Scene) -> Verdict {
     // The control: the same line holds once the file is trusted.
     trust(scene)?;
     assert_eq!(action(scene, "rm -rf build")?, "execute");
+    Ok(())
+}
+
+/// secure-sandbox 68-71: safe is asked about if the file says so; every run is a dry run.
+fn settings_for_approvals_hold(scene: &Scene) -> Verdict {
+    let settings = |safe: bool, dry: bool| {
+        let text = format!(
+            "## Approval Settings\n- Auto-approve safe: {safe}\n- Dry-run by default: {dry}\n"
+        );
+        scene.file("SANDBOX.md", text)
+    };
+    settings(false, false)?;
+    assert_eq!(action(scene, "ls")?, "queue_for_approval");
+    settings(true, true)?;
+    trust(scene)?;
+    assert_eq!(action(scene, "ls")?, "execute");
+    scene.run(["--", "touch", "made"]).output()?.succeeds()?;
+    assert!(!scene.workspace().join("made").exists());
+    settings(true, false)?;
+    trust(scene)?;
+    scene.run(["--", "touch", "made"]).output()?.succeeds()?;
+    assert!(scene.workspace().join("made").exists());
     Ok(())
 }
 

@@ -1,10 +1,12 @@
-//! The languages that `sjail code` knows: one entry each.
+//! The languages that program texts are run in: one entry each.
 
 /// A language.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Language {
     /// What it is called.
     pub name: &'static str,
+    /// The same, as people write it.
+    pub title: &'static str,
     /// What else it is called.
     pub aliases: &'static [&'static str],
     /// Its interpreter, by the names under which it may be installed.
@@ -26,6 +28,7 @@ pub enum Complaint {
 pub const LANGUAGES: &[Language] = &[
     Language {
         name: "python",
+        title: "Python",
         aliases: &["py", "python3"],
         programs: &["python3", "python"],
         words: &["-"],
@@ -33,18 +36,20 @@ pub const LANGUAGES: &[Language] = &[
     },
     Language {
         name: "javascript",
+        title: "JavaScript",
         aliases: &["js", "node"],
         programs: &["node", "nodejs"],
         // A context of its own inside node, itself inside the jail.
         words: &[
             "--disallow-code-generation-from-strings",
             "-e",
-            include_str!("context.js"),
+            include_str!("../languages/context.js"),
         ],
         complaint: Complaint::LastLine,
     },
     Language {
         name: "bash",
+        title: "Bash",
         aliases: &["sh", "shell"],
         programs: &["bash"],
         words: &["-s"],
@@ -63,19 +68,14 @@ impl Language {
     /// Reads a flag's value.
     pub fn parse(name: &str) -> Result<&'static Language, String> {
         Language::named(name).ok_or_else(|| {
-            let names: Vec<&str> = LANGUAGES.iter().map(|language| language.name).collect();
+            let names: Vec<&str> = Language::names().collect();
             format!("there are {}", names.join(", "))
         })
     }
 
-    /// The interpreter on this machine.
-    pub fn program(&self, path: &std::ffi::OsStr) -> Option<&'static str> {
-        self.programs
-            .iter()
-            .find(|program| {
-                std::env::split_paths(path).any(|folder| folder.join(program).is_file())
-            })
-            .copied()
+    /// What they are called, in order.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        LANGUAGES.iter().map(|language| language.name)
     }
 
     /// What an interpreter's complaint comes down to.

@@ -1,0 +1,162 @@
+//! `sjail hook install|uninstall|status`: what is put into agents' settings, and whether it holds.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use sjail_tests::{Scene, Test, Verdict, tests};
+
+use super::hook::HARM;
+
+pub fn tests() -> Vec<Test> {
+    tests![
+        settings_are_changed_and_changed_back,
+        the_plugin_for_opencode_asks,
+        a_hook_whose_program_is_gone_is_a_no,
+    ]
+}
+
+fn settings_are_changed_and_changed_back(scene: &Scene) -> Verdict {
+    let before = "{\n  \"model\": \"x\",\n  \"hooks\": {\n    \"PreToolUse\": [\n      {\n        \
+                  \"matcher\": \"Edit\",\n        \"hooks\": []\n      }\n    ]\n  },\n  \
+                  \"alpha\": 1\n}\n";
+    let file = scene.home_file(".claude/settings.json", before)?;
+    let hook = |words: &[&str]| scene.sjail(["hook"]).args(words).output();
+    hook(&["status", "claude-code"])?
+        .exits(1)?
+        .stdout_has("not installed")?;
+    // Nobody has seen it: nothing is written.
+    hook(&["install", "claude-code"])?.exits(125)?;
+    assert_eq!(fs::read_to_string(&file)?, before);
+    hook(&["install", "claude-code", "--yes"])?
+        .succeeds()?
+        .stdout_has("+ ")?;
+    let installed = fs::read_to_string(&file)?;
+    assert!(installed.contains(" hook claude-code || "), "{installed}");
+    let kept = scene.home().join(".claude/settings.json.before-sjail");
+    assert_eq!(fs::read_to_string(kept)?, before);
+    hook(&["install", "claude-code", "--yes"])?.stdout_has("already")?;
+    assert_eq!(fs::read_to_string(&file)?, installed);
+    hook(&["status", "claude-code"])?
+        .succeeds()?
+        .stdout_has("refuses what it must")?;
+    hook(&["uninstall", "claude-code", "--yes"])?.succeeds()?;
+    assert_eq!(fs::read_to_string(&file)?, before);
+    for agent in ["codex", "gemini", "cursor", "opencode"] {
+        hook(&["install", agent, "--yes"])?.succeeds()?;
+        hook(&["status", agent])?
+            .succeeds()?
+            .stdout_has("refuses what it must")?;
+        hook(&["uninstall", agent, "--yes"])?.succeeds()?;
+        hook(&["status", agent])?.exits(1)?;
+    }
+    // Comments are not ours to lose.
+    fs::write(&file, "{ // mine\n}\n")?;
+    hook(&["install", "claude-code", "--yes"])?
+        .exits(125)?
+        .stderr_has("no plain JSON")?;
+    assert_eq!(fs::read_to_string(&file)?, "{ // mine\n}\n");
+    Ok(())
+}
+
+/// The plugin in node, as both versions of OpenCode load it.
+fn the_plugin_for_opencode_asks(scene: &Scene) -> Verdict {
+    scene.needs(&["node"])?;
+    let words = ["hook", "install", "opencode", "--yes"];
+    scene.sjail(words).output()?.succeeds()?;
+    let plugin = scene.home().join(".config/opencode/plugins/sjail.js");
+    let module = scene.outside_file("sjail.mjs", fs::read(plugin)?)?;
+    let script = format!(
+        r#"
+import plugin from "{module}"
+const cwd = {cwd:?}
+const first = await plugin.server({{ directory: cwd }})
+const one = first["tool.execute.before"]
+let hook
+await plugin.setup({{
+  tool: {{ hook: async (name, act) => {{ if (name === "execute.before") hook = act }} }},
+  session: {{ get: async () => ({{ location: {{ directory: cwd }} }}) }},
+}})
+async function asked(tool, args) {{
+  const output = {{ args: {{ ...args }} }}
+  const event = {{ tool, sessionID: "s", input: {{ ...args }} }}
+  const said = []
+  for (const [act, read] of [
+    [() => one({{ tool, sessionID: "s", callID: "c" }}, output), () => output.args],
+    [() => hook(event), () => event.input],
+  ]) {{
+    try {{
+      await act()
+      const line = read().command
+      said.push(line === undefined ? "as it is" : line.includes("--agent=opencode") && line.includes("-c=ls") ? "in the jail" : line)
+    }} catch (error) {{
+      said.push("no: " + error.message.startsWith("sjail"))
+    }}
+  }}
+  console.log(tool, said.join(", "))
+}}
+await asked("bash", {{ command: "ls" }})
+await asked("bash", {{ command: {harm:?} }})
+await asked("read", {{ filePath: "/etc/shadow" }})
+await asked("todowrite", {{ todos: [] }})
+await asked("bash", {{ command: 7 }})
+"#,
+        module = module.display(),
+        cwd = scene.workspace(),
+        harm = HARM,
+    );
+    let script = scene.outside_file("try.mjs", script)?;
+    scene
+        .host("node")
+        .args([script])
+        .output()?
+        .succeeds()?
+        .stdout_is(
+            "bash in the jail, in the jail\nbash no: true, no: true\nread no: true, no: true\n\
+             todowrite as it is, as it is\nbash no: true, no: true\n",
+        )?;
+    Ok(())
+}
+
+/// An agent takes some failures for a yes; the line in its settings leaves none of those.
+fn a_hook_whose_program_is_gone_is_a_no(scene: &Scene) -> Verdict {
+    let program = scene.outside().join("sjail");
+    fs::copy(scene.program("sjail"), &program)?;
+    let words = ["hook", "install", "codex", "--yes"];
+    scene
+        .host(&program)
+        .args(words)
+        .output()?
+        .succeeds()?
+        .stdout_has("/hooks")?;
+    let settings = fs::read(scene.home().join(".codex/hooks.json"))?;
+    let settings: Value = serde_json::from_slice(&settings)?;
+    let line = settings["hooks"]["PreToolUse"][0]["hooks"][0]["command"].clone();
+    let line = line.as_str().unwrap_or_default();
+    let question = json!({
+        "hook_event_name": "PreToolUse", "cwd": scene.workspace(), "tool_name": "Bash",
+        "tool_input": { "command": "ls" },
+    });
+    let run = || {
+        let call = scene.host("sh").args(["-c", line]);
+        call.input(question.to_string()).output()
+    };
+    run()?.succeeds()?.stdout_has("updatedInput")?;
+    fs::remove_file(&program)?;
+    run()?
+        .exits(2)?
+        .stdout_is("")?
+        .stderr_has("sjail: not allowed")?;
+    fs::write(&program, "#!/bin/sh\nkill -9 $$\n")?;
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&program, mode)?;
+    run()?
+        .exits(2)?
+        .stdout_is("")?
+        .stderr_has("sjail: not allowed")?;
+    scene
+        .sjail(["hook", "status", "codex"])
+        .output()?
+        .exits(1)?
+        .stdout_has("everything is refused")?;
+    Ok(())
+}

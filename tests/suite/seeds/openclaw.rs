@@ -1,0 +1,436 @@
+//! `sjail policy import openclaw.json`, the three scenarios of its guide, and what
+//! `sjail explain` says to them.
+
+use serde_json::{Value, json};
+use sjail_tests::{Output, Scene, Test, Verdict, tests};
+
+use crate::desk::Desk;
+
+pub fn tests() -> Vec<Test> {
+    tests![
+        openclaw_is_taken_over,
+        inside_the_sandbox_as_its_defaults_say,
+        nothing_of_the_workspace_is_seen,
+        profiles_and_groups_hold_what_they_say,
+        names_of_other_tools_are_taken_and_told,
+        a_trusted_machine,
+        mixed_trust,
+        a_remote_server,
+        explained_as_the_guide_explains,
+        elevated_commands_are_asked_about_or_not,
+    ]
+}
+
+/// Takes a configuration over as the user's policy; what was said on the way.
+fn taken_over(scene: &Scene, config: &str) -> Verdict<Output> {
+    let file = scene.outside_file("openclaw.json", config)?;
+    let imported = scene.sjail(["policy", "import"]).args([&file]).output()?;
+    imported.succeeds()?;
+    scene.home_file(".config/sjail/policy.toml", &imported.stdout)?;
+    Ok(imported)
+}
+
+fn tools(scene: &Scene) -> Verdict<Value> {
+    let mut explained = scene.sjail(["explain", "--json"]).output()?.json()?;
+    Ok(explained["tools"].take())
+}
+
+/// sandboxing 38-52, 105-130, 138-186, 211-227: the JSON5.
+fn openclaw_is_taken_over(scene: &Scene) -> Verdict {
+    let file = scene.file(
+        "openclaw.json",
+        r#"{
+  agents: {
+    defaults: {
+      sandbox: {
+        mode: "all",          // Sandbox every session
+        scope: "session",     // One container per session
+        workspace: "ro",
+        binds: [
+          "/home/user/projects:/projects:ro",    // Read-only project access
+          "/home/user/data:/data:rw"             // Read-write data access
+        ]
+      }
+    }
+  },
+  tools: {
+    profile: "coding",
+    deny: [
+      "browser",              // Specific tool
+      "group:automation",     // Tool group
+      "cron",
+      "gateway"
+    ],
+    allow: [
+      "web_search"            // Re-enable something denied by profile
+    ],
+    elevated: {
+      enabled: true,
+      patterns: [
+        "brew *",          // Homebrew commands need host access
+        "git push *",      // Push needs host SSH keys
+        "docker *"         // Docker commands need host daemon
+      ],
+      requireApproval: true   // Always ask user first
+    }
+  },
+  channels: { telegram: { enabled: true } }
+}
+"#,
+    )?;
+    let imported = scene.sjail(["policy", "import"]).args([&file]).output()?;
+    imported
+        .succeeds()?
+        .stderr_has("`channels.telegram.enabled` has no meaning here")?;
+    scene.home_file(".config/sjail/policy.toml", &imported.stdout)?;
+    let explained = scene.sjail(["explain", "--json"]).output()?.json()?;
+    assert_eq!(
+        explained["tools"],
+        json!(["read", "write", "edit", "exec", "web_search"])
+    );
+    let text = scene.sjail(["explain"]).output()?;
+    for part in [
+        "mode = all",
+        "scope = session",
+        "workspace = ro",
+        "/home/user/data:/data:rw",
+        "git push *",
+        "timeout = 1m",
+    ] {
+        text.stdout_has(part)?;
+    }
+    // What leads out of every container is refused here too.
+    for bind in [
+        "/var/run/docker.sock:/s:rw",
+        "/etc:/x:ro",
+        "/proc:/x:ro",
+        "/dev:/x:rw",
+    ] {
+        let config = json!({ "agents": { "defaults": { "sandbox": { "binds": [bind] } } } });
+        let file = scene.file("bad.json", config.to_string())?;
+        let output = scene.sjail(["policy", "import"]).args([&file]).output()?;
+        assert_ne!(output.code(), Some(0), "{bind}: {output}");
+    }
+    let file = scene.file("broken.json", "{\n agents: [1,\n}\n")?;
+    scene
+        .sjail(["policy", "import"])
+        .args([&file])
+        .output()?
+        .exits(125)?
+        .stderr_has("line 3")?;
+    Ok(())
+}
+
+/// sandboxing 82-103: no network, an isolated file system, no root, no capabilities, a minute.
+fn inside_the_sandbox_as_its_defaults_say(scene: &Scene) -> Verdict {
+    taken_over(
+        scene,
+        "{ agents: { defaults: { sandbox: { mode: \"all\" } } } }",
+    )?;
+    scene
+        .sjail(["explain"])
+        .output()?
+        .stdout_has("timeout = 1m")?
+        .stdout_has("mode = none")?;
+    scene.home_file("secret", "seen")?;
+    let line = "grep -h '^Cap[A-Z]' /proc/self/status | sort -u -k2; cat ~/secret; \
+                ls /var/run/docker.sock; grep -c : /proc/net/dev; \
+                echo made > made && cat made";
+    let run = scene.run(["--", "bash", "-c", line]).output()?;
+    run.stdout_has("0000000000000000")?
+        // Its own loopback, and no other way out.
+        .stdout_has("\n1\nmade\n")?
+        .lacks("seen")?;
+    assert_eq!(run.stdout.matches("Cap").count(), 1, "all sets are alike");
+    if scene.identity() == sjail_tests::Identity::User {
+        let id = scene.run(["--", "id", "-u"]).output()?;
+        assert_ne!(id.succeeds()?.stdout, "0\n");
+    }
+    Ok(())
+}
+
+/// sandboxing 45-48, 74, 78: with `none` the sandbox has a place of its own, and commands run.
+fn nothing_of_the_workspace_is_seen(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    taken_over(
+        scene,
+        r#"{
+  agents: {
+    defaults: {
+      sandbox: {
+        mode: "all",          // Sandbox every session
+        scope: "session",     // One container per session
+        workspace: "none"     // No workspace access from sandbox
+      }
+    }
+  }
+}"#,
+    )?;
+    scene.file("mine", "seen")?;
+    let mine = scene.workspace().join("mine");
+    let line = format!(
+        "pwd; cat {}; ls /workspace /agent; echo kept > here; cat here",
+        mine.display()
+    );
+    for flags in [&["--no-broker"][..], &[]] {
+        let words = ["run", "--session=a"];
+        let run = scene
+            .sjail(words)
+            .args(flags)
+            .args(["-c", &line])
+            .output()?;
+        let home = scene.home().display().to_string();
+        run.stdout_is(&format!("{home}\nkept\n"))?;
+    }
+    assert!(!scene.workspace().join("here").exists());
+    assert!(!scene.home().join("here").exists());
+    // The session finds it again; another one does not.
+    for (session, text) in [("--session=a", "kept\n"), ("--session=b", "")] {
+        let words = ["run", session, "-c", "cat here 2>/dev/null; true"];
+        desk.sjail(words)?.succeeds()?.stdout_is(text)?;
+    }
+    Ok(())
+}
+
+/// sandboxing 148-155, 176-186: the tables, line by line.
+fn profiles_and_groups_hold_what_they_say(scene: &Scene) -> Verdict {
+    for (profile, expected) in [
+        (
+            "coding",
+            json!(["read", "write", "edit", "exec", "browser"]),
+        ),
+        ("messaging", json!(["web_fetch", "web_search", "message"])),
+        ("minimal", json!(["web_search"])),
+    ] {
+        taken_over(
+            scene,
+            &json!({ "tools": { "profile": profile } }).to_string(),
+        )?;
+        assert_eq!(tools(scene)?, expected, "{profile}");
+    }
+    let full = json!({ "tools": { "profile": "full" } });
+    taken_over(scene, &full.to_string())?;
+    let all = tools(scene)?;
+    for (group, members) in [
+        ("group:fs", &["read", "write", "edit"][..]),
+        ("group:runtime", &["exec"]),
+        (
+            "group:automation",
+            &["cron", "gateway", "sessions_spawn", "sessions_send"],
+        ),
+        ("group:browser", &["browser"]),
+        ("group:network", &["web_fetch", "web_search"]),
+        ("group:media", &["image", "tts"]),
+        ("group:messaging", &["message"]),
+    ] {
+        let mut config = full.clone();
+        config["tools"]["deny"] = json!([group]);
+        taken_over(scene, &config.to_string())?;
+        let left = tools(scene)?;
+        let gone: Vec<&Value> = all
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|tool| !left.as_array().is_some_and(|left| left.contains(tool)))
+            .collect();
+        assert_eq!(gone.len(), members.len(), "{group}: {gone:?}");
+        assert!(
+            members
+                .iter()
+                .all(|name| gone.iter().any(|tool| **tool == **name))
+        );
+    }
+    Ok(())
+}
+
+/// sandboxing 157-174: names that only the agent knows.
+fn names_of_other_tools_are_taken_and_told(scene: &Scene) -> Verdict {
+    let config =
+        r#"{ tools: { profile: "minimal", allow: ["nodes"], deny: ["canvas", "group:nosuch"] } }"#;
+    taken_over(scene, config)?
+        .stderr_has("`tools.deny`: sjail has no tool `canvas`")?
+        .stderr_has("unknown tool `group:nosuch`")?;
+    scene
+        .sjail(["explain"])
+        .output()?
+        .stdout_has("denied: canvas\n")?
+        .stdout_has("not offered by sjail: web_search, nodes\n")?;
+    // A slip of the pen is no other tool.
+    scene.home_file(".config/sjail/policy.toml", "[tools]\ndeny = [\"exce\"]\n")?;
+    scene
+        .sjail(["explain"])
+        .output()?
+        .exits(125)?
+        .stderr_has("did you mean `exec`")?;
+    Ok(())
+}
+
+/// sandboxing 250-265: no sandbox, every tool.
+fn a_trusted_machine(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    taken_over(
+        scene,
+        r#"{
+  agents: {
+    defaults: {
+      sandbox: { mode: "off" }       // No sandbox needed
+    }
+  },
+  tools: {
+    profile: "full"                   // All tools available
+  }
+}"#,
+    )?;
+    let secret = scene.home_file("secret", "seen")?.display().to_string();
+    desk.sjail(["run", "--", "cat", &secret])?
+        .stdout_is("seen")?;
+    assert_eq!(tools(scene)?.as_array().map(Vec::len), Some(14));
+    Ok(())
+}
+
+/// sandboxing 267-283: the main session on the host, groups in sandboxes.
+fn mixed_trust(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    taken_over(
+        scene,
+        r#"{
+  agents: {
+    defaults: {
+      sandbox: { mode: "non-main" }   // Sandbox everything except main DM
+    }
+  },
+  tools: {
+    profile: "coding",
+    deny: ["group:automation"]
+  }
+}"#,
+    )?;
+    desk.sjail(["session", "register", "agent:main:main"])?
+        .succeeds()?;
+    let secret = scene.home_file("secret", "seen")?.display().to_string();
+    let cat = |session: &str| {
+        let session = format!("--session={session}");
+        desk.sjail(["run", &session, "--", "cat", &secret])
+    };
+    cat("agent:main:main")?.stdout_is("seen")?;
+    cat("agent:main:telegram:group:-100123")?
+        .exits(1)?
+        .stdout_is("")?;
+    assert_eq!(
+        tools(scene)?,
+        json!(["read", "write", "edit", "exec", "browser"])
+    );
+    Ok(())
+}
+
+/// sandboxing 285-310: everything sandboxed, next to no tools, two commands for the host.
+fn a_remote_server(scene: &Scene) -> Verdict {
+    taken_over(
+        scene,
+        r#"{
+  agents: {
+    defaults: {
+      sandbox: {
+        mode: "all",
+        scope: "session",
+        workspace: "ro"
+      }
+    }
+  },
+  tools: {
+    profile: "messaging",
+    deny: ["group:runtime", "group:fs"],
+    elevated: {
+      enabled: true,
+      patterns: ["systemctl status *", "journalctl *"],
+      requireApproval: true
+    }
+  }
+}"#,
+    )?;
+    assert_eq!(tools(scene)?, json!(["web_fetch", "web_search", "message"]));
+    for (line, place, action) in [
+        ("systemctl status sshd", "host", "queue_for_approval"),
+        ("journalctl -u sshd", "host", "queue_for_approval"),
+        ("systemctl stop sshd", "jail", "queue_for_approval"),
+        ("ls", "jail", "execute"),
+    ] {
+        // An elevated pattern is about the system's own program.
+        let program = line.split(' ').next().unwrap_or_default();
+        if place == "host" && !scene.has(program) {
+            continue;
+        }
+        let answer = scene.sjail(["check", "--json", line]).output()?.json()?;
+        assert_eq!(answer["place"], place, "{line}: {answer}");
+        assert_eq!(answer["suggested_action"], action, "{line}: {answer}");
+    }
+    scene.file("a", "here\n")?;
+    let line = "cat /agent/a; echo x > /agent/b; echo x > b";
+    scene.run(["-c", line]).output()?.stdout_is("here\n")?;
+    assert!(!scene.workspace().join("b").exists());
+    Ok(())
+}
+
+/// sandboxing 314-337: what its own `explain` says, said here.
+fn explained_as_the_guide_explains(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    taken_over(
+        scene,
+        r#"{
+  agents: { defaults: { sandbox: { mode: "non-main", scope: "session", workspace: "none" } } },
+  tools: {
+    profile: "coding", deny: ["group:automation"],
+    allow: ["web_search", "web_fetch", "image"],
+    elevated: { enabled: true, patterns: ["brew *", "git push *"], requireApproval: true }
+  }
+}"#,
+    )?;
+    desk.sjail(["session", "register", "agent:main:main"])?
+        .succeeds()?;
+    let explained = scene.sjail(["explain"]).output()?;
+    for part in [
+        "sandbox mode:     non-main\nsandbox scope:    session\nworkspace access: none\n\
+         session \"agent:main:main\" -> host (main, by ",
+        "every other session -> jail\n",
+        "elevated patterns:\n  brew * -> host, with approval\n  git push * -> host, with approval\n",
+        "tool policy:\n  profile: coding\n  denied: group:automation\n  tools: read, write, edit, exec\n  \
+         not offered by sjail: browser, web_fetch, web_search, image\n",
+    ] {
+        explained.stdout_has(part)?;
+    }
+    Ok(())
+}
+
+/// sandboxing 194-244, 378: approved it runs on the host, rejected it is blocked; without
+/// `requireApproval` it is not asked about; other tools are not concerned.
+fn elevated_commands_are_asked_about_or_not(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    let elevated = |asks: bool| {
+        let config = json!({ "tools": { "elevated": {
+            "enabled": true, "patterns": ["cat *"], "requireApproval": asks,
+        } } });
+        taken_over(scene, &config.to_string())
+    };
+    elevated(true)?;
+    let secret = scene.home_file("secret", "seen\n")?.display().to_string();
+    let line = format!("cat {secret}");
+    let id = desk.ask(&line)?;
+    desk.sjail(["queue", "reject", &id, "--reason", "not today"])?
+        .succeeds()?;
+    desk.sjail(["run", "--approval", &id])?
+        .exits(77)?
+        .lacks("seen")?;
+    let id = desk.ask(&line)?;
+    desk.sjail(["queue", "approve", &id])?.succeeds()?;
+    desk.sjail(["run", "--approval", &id])?
+        .succeeds()?
+        .stdout_is("seen\n")?;
+    elevated(false)?;
+    desk.sjail(["run", "-c", &line])?
+        .succeeds()?
+        .stdout_is("seen\n")?;
+    // Exec only: the path policy of other tools stays.
+    let words = ["check", "--path", &secret, "--op", "read"];
+    assert_ne!(desk.sjail(words)?.code(), Some(0));
+    Ok(())
+}
