@@ -34,6 +34,7 @@ use crate::id;
 use crate::introspect::unknown_method;
 use crate::notify;
 use crate::outcome;
+use crate::peer::Home;
 use crate::queue::request;
 use crate::scope;
 use crate::server::Visit;
@@ -178,6 +179,14 @@ async fn attach(visit: &mut Visit, what: wire::Attach) -> Result<(), Failure> {
     if !what.evidence.is_object() || what.evidence.to_string().len() > EVIDENCE {
         let text = format!("evidence is an object of at most {EVIDENCE} bytes");
         return Err(Error::Parameter(text).into());
+    }
+    // Whoever is asked must be able to believe it: what is in a jail only asks.
+    if visit.peer.home != Home::Host {
+        let text = "from inside a jail nothing is told of what a command would do";
+        return Err(Failure::Named(
+            wire::ERROR_UNABLE,
+            serde_json::json!({ "message": text }),
+        ));
     }
     let Some(requester) = visit.peer.id else {
         return Err(unknown_id(&what.id));

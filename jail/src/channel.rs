@@ -70,6 +70,8 @@ pub enum FromJail {
     Exited {
         /// The raw status as `waitpid` gave it.
         status: i32,
+        /// The processes and threads that it was all told; 0 where nobody counted.
+        started: i32,
     },
 }
 
@@ -129,7 +131,10 @@ impl Outside {
                 2 => Some(FromJail::Ready),
                 3 => Some(FromJail::Started { pid: a }),
                 4 => Some(FromJail::Stopped { signal: a }),
-                5 => Some(FromJail::Exited { status: a }),
+                5 => Some(FromJail::Exited {
+                    status: a,
+                    started: b,
+                }),
                 6 => Some(FromJail::Observed),
                 7 => Some(FromJail::Settled),
                 _ => None,
@@ -155,7 +160,7 @@ impl Inside {
             FromJail::Ready => [2, 0, 0, 0],
             FromJail::Started { pid } => [3, *pid, 0, 0],
             FromJail::Stopped { signal } => [4, *signal, 0, 0],
-            FromJail::Exited { status } => [5, *status, 0, 0],
+            FromJail::Exited { status, started } => [5, *status, *started, 0],
             FromJail::Observed => [6, 0, 0, 0],
             FromJail::Settled => [7, 0, 0, 0],
         };
@@ -238,7 +243,10 @@ mod tests {
             FromJail::Started { pid: 2 },
             FromJail::Stopped { signal: 20 },
             FromJail::Settled,
-            FromJail::Exited { status: 256 },
+            FromJail::Exited {
+                status: 256,
+                started: 7,
+            },
         ] {
             inside.send(&message, None).unwrap();
             let (received, descriptor) = outside.receive().unwrap().unwrap();

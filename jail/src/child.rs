@@ -94,7 +94,7 @@ impl Child<'_> {
             landlock::enforce(rules)?;
         }
         match &layout.observation {
-            Observation::None => seccomp::load().at(Step::Seccomp)?,
+            Observation::None | Observation::Renames(_) => seccomp::load().at(Step::Seccomp)?,
             Observation::Calls(filters) => seccomp::add(&filters.holding).at(Step::Seccomp)?,
         }
 
@@ -213,6 +213,10 @@ impl Child<'_> {
                 None => init::End::WithPid1,
                 Some(_) => init::End::ByDescent,
             },
+            counts: match (&self.layout.bare, &self.layout.observation) {
+                (None, Observation::Renames(_)) => init::Counts::Started,
+                _ => init::Counts::Nothing,
+            },
         })
     }
 }
@@ -263,8 +267,13 @@ impl Command<'_> {
             sys::landlock::leave_scope().at(Step::Landlock)?;
         }
         process::callers_signals(&self.child.mask).at(Step::Streams)?;
-        if let Observation::Calls(filters) = &self.child.layout.observation {
-            let listener = notify::observe(&filters.asking).at(Step::Observe)?;
+        let asking = match &self.child.layout.observation {
+            Observation::None => None,
+            Observation::Calls(filters) => Some(&filters.asking),
+            Observation::Renames(asking) => Some(asking),
+        };
+        if let Some(asking) = asking {
+            let listener = notify::observe(asking).at(Step::Observe)?;
             self.child
                 .channel
                 .send(&FromJail::Observed, Some(listener.as_fd()))

@@ -28,6 +28,8 @@ pub struct Command {
     pub pty: Option<OwnedFd>,
     /// Who ends the other processes of the jail when it is over.
     pub end: End,
+    /// What is counted.
+    pub counts: Counts,
 }
 
 /// What becomes of the others when the command has ended.
@@ -37,6 +39,15 @@ pub enum End {
     WithPid1,
     /// There is no namespace: they are found by descent, and ended one by one.
     ByDescent,
+}
+
+/// Whether somebody wants to know how many processes there were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counts {
+    /// Nobody does.
+    Nothing,
+    /// All that were ever started.
+    Started,
 }
 
 /// Nothing interrupts pid 1: what it must know it reads from descriptors.
@@ -75,7 +86,11 @@ fn attend(channel: &Inside, command: &Command) -> nix::Result<()> {
     memory::let_go_of_code();
     loop {
         if let Some(status) = reap(channel, command)? {
-            return channel.send(&FromJail::Exited { status }, None);
+            let started = match command.counts {
+                Counts::Nothing => 0,
+                Counts::Started => started_since(command.pid),
+            };
+            return channel.send(&FromJail::Exited { status, started }, None);
         }
         let mut waits = [
             PollFd::new(channel.as_fd(), PollFlags::POLLIN),
@@ -94,6 +109,31 @@ fn attend(channel: &Inside, command: &Command) -> nix::Result<()> {
             obey(channel, command)?;
         }
     }
+}
+
+/// The processes and threads of this pid namespace since that one was made: the kernel
+/// numbers them in turn, and tells the last number.
+fn started_since(first: Pid) -> i32 {
+    let mut text = [0; 128];
+    let read = open(
+        c"/proc/loadavg",
+        OFlag::O_RDONLY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )
+    .and_then(|file| nix::unistd::read(&file, &mut text));
+    let Some(text) = read.ok().and_then(|length| text.get(..length)) else {
+        return 0;
+    };
+    let mut last = 0_i32;
+    for byte in text.trim_ascii_end() {
+        last = match byte {
+            b'0'..=b'9' => last
+                .saturating_mul(10)
+                .saturating_add(i32::from(byte - b'0')),
+            _ => 0,
+        };
+    }
+    (last - first.as_raw()).saturating_add(1).max(0)
 }
 
 /// Collects every process that has ended or stopped; the command's own end is returned.

@@ -1,4 +1,5 @@
-//! The filters of a run under `--trace`: the same verdicts, told to an observer.
+//! The filters of a run under `--trace`: the same verdicts, told to an observer. (And of a
+//! preview, of whose calls only renames are looked at.)
 //!
 //! A refusal by errno outranks every question to an observer, so the first filter must not
 //! refuse by errno here. It answers what it refuses with "ask the tracer" instead: there is
@@ -11,7 +12,7 @@
 use seccompiler::sock_filter;
 
 use crate::seccomp;
-use crate::sys::notify::{Call, SHOWN};
+use crate::sys::notify::{Call, RENAMES, SHOWN};
 
 /// Both filters.
 #[derive(Debug)]
@@ -38,42 +39,55 @@ pub struct Refused {
 impl Filters {
     /// Made from the usual filter.
     pub fn new() -> Filters {
-        let mut asking = Vec::new();
-        // The calls that are looked at although they are allowed; another architecture is
-        // dealt with by what follows.
-        asking.push(seccomp::statement(
-            seccomp::LOAD,
-            seccomp::OFFSET_OF_ARCHITECTURE,
-        ));
-        let count = SHOWN.len() as u8;
-        asking.push(seccomp::jump(
-            seccomp::EQUAL,
-            seccomp::ARCHITECTURE,
-            0,
-            count + 2,
-        ));
-        asking.push(seccomp::statement(seccomp::LOAD, seccomp::OFFSET_OF_NUMBER));
-        for (index, number) in SHOWN.iter().enumerate() {
-            let to_answer = count - index as u8 - 1;
-            // The last one leaps over the answer when it does not match.
-            let past = u8::from(index + 1 == SHOWN.len());
-            asking.push(seccomp::jump(
-                seccomp::EQUAL,
-                *number as u32,
-                to_answer,
-                past,
-            ));
-        }
-        asking.push(seccomp::statement(
-            seccomp::RET,
-            libc::SECCOMP_RET_USER_NOTIF,
-        ));
+        let mut asking = questions(&SHOWN);
         asking.extend(with_answer(libc::SECCOMP_RET_USER_NOTIF));
         Filters {
             holding: with_answer(libc::SECCOMP_RET_TRACE),
             asking,
         }
     }
+}
+
+/// On top of the usual filter, which holds as it is: renames are looked at. What the usual
+/// one refuses outranks a question.
+pub fn renames() -> Vec<sock_filter> {
+    let mut asking = questions(&RENAMES);
+    asking.push(seccomp::statement(seccomp::RET, libc::SECCOMP_RET_ALLOW));
+    asking
+}
+
+/// Asks about these calls, although they are allowed; all else, and every other
+/// architecture, is dealt with by what follows.
+fn questions(shown: &[libc::c_long]) -> Vec<sock_filter> {
+    let mut asking = Vec::new();
+    asking.push(seccomp::statement(
+        seccomp::LOAD,
+        seccomp::OFFSET_OF_ARCHITECTURE,
+    ));
+    let count = shown.len() as u8;
+    asking.push(seccomp::jump(
+        seccomp::EQUAL,
+        seccomp::ARCHITECTURE,
+        0,
+        count + 2,
+    ));
+    asking.push(seccomp::statement(seccomp::LOAD, seccomp::OFFSET_OF_NUMBER));
+    for (index, number) in shown.iter().enumerate() {
+        let to_answer = count - index as u8 - 1;
+        // The last one leaps over the answer when it does not match.
+        let past = u8::from(index + 1 == shown.len());
+        asking.push(seccomp::jump(
+            seccomp::EQUAL,
+            *number as u32,
+            to_answer,
+            past,
+        ));
+    }
+    asking.push(seccomp::statement(
+        seccomp::RET,
+        libc::SECCOMP_RET_USER_NOTIF,
+    ));
+    asking
 }
 
 /// The usual filter with every refusal by errno replaced.
@@ -111,6 +125,24 @@ pub fn refused(call: &Call) -> Option<Refused> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn renames_alone_are_asked_about() {
+        let asking = renames();
+        for number in (0..600).chain([0x4000_0001, u32::MAX]) {
+            let run = |arch| seccomp::walk(&asking, arch, number, [0; 6]).unwrap();
+            let asked = RENAMES.contains(&i64::from(number));
+            assert_eq!(
+                run(seccomp::ARCHITECTURE),
+                match asked {
+                    true => libc::SECCOMP_RET_USER_NOTIF,
+                    false => libc::SECCOMP_RET_ALLOW,
+                },
+                "{number}"
+            );
+            assert_eq!(run(1), libc::SECCOMP_RET_ALLOW);
+        }
+    }
 
     /// Over every number and a few arguments: what the usual filter refuses the two
     /// refuse, what it allows the first allows, and the second but for what it shows.

@@ -18,9 +18,9 @@ use crate::layout::{Layout, NetworkSpace};
 use crate::limits::{Limits, Unheld};
 use crate::net::record::Entry;
 use crate::outcome::Outcome;
-use crate::preview::auto_exec::Touched;
+use crate::preview::auto_exec::{Looked, Touched};
 use crate::preview::record::{Record, Verdict as Judged};
-use crate::preview::show::Ink;
+use crate::preview::show::{Ink, grouped};
 use crate::preview::{self, Made, Ran};
 use crate::protect::{self, finding::Finding};
 use crate::result::{Isolation, Output, RunId, RunResult, Status, Usage};
@@ -38,6 +38,8 @@ pub struct Report {
     denials: Vec<Denial>,
     network: Vec<Entry>,
     touched: Vec<Touched>,
+    /// Whether there were too many files to look at for `touched`.
+    is_partial: bool,
     changes: Vec<serde_json::Value>,
     preview: Option<serde_json::Value>,
     verdict: Verdict,
@@ -96,6 +98,7 @@ impl Report {
             denials: Vec::new(),
             network: Vec::new(),
             touched: Vec::new(),
+            is_partial: false,
             changes: Vec::new(),
             preview: None,
             verdict: Verdict::default(),
@@ -196,6 +199,9 @@ impl Report {
         if !auto_exec.is_empty() {
             detail.insert("auto_exec".to_owned(), auto_exec.into());
         }
+        if self.is_partial {
+            detail.insert("auto_exec_partial".to_owned(), true.into());
+        }
         match detail.is_empty() {
             true => serde_json::Value::Null,
             false => detail.into(),
@@ -244,6 +250,12 @@ impl Report {
             self.note(&denial.sentence());
         }
         self.denials = denials;
+    }
+
+    /// What was refused and reached in a preview, whose summary says it.
+    pub fn seen_in_preview(&mut self, denials: Vec<Denial>, network: Vec<Entry>) {
+        self.denials = denials;
+        self.network = network;
     }
 
     /// What happened on the filtered network.
@@ -297,21 +309,29 @@ impl Report {
     }
 
     /// Files that were touched and run code later.
-    pub fn touched(&mut self, touched: Vec<Touched>) {
-        for file in &touched {
+    pub fn touched(&mut self, looked: Looked) {
+        const TOLD: usize = 20;
+        for file in looked.touched.iter().take(TOLD) {
             self.note(&file.sentence());
         }
-        self.touched = touched;
+        if looked.touched.len() > TOLD {
+            let more = grouped((looked.touched.len() - TOLD) as u64);
+            self.note(&format!(
+                "{more} more files were written that are run later"
+            ));
+        }
+        self.touched = looked.touched;
+        self.is_partial = looked.is_partial;
     }
 
     /// What is known of a run that was a preview.
     pub fn ran(&self, outcome: &Outcome) -> Ran {
         let mut notes: Vec<String> = self.denials.iter().map(Denial::sentence).collect();
-        if let Some(processes) = outcome.usage.processes {
-            notes.push(format!(
-                "processes and threads at once: {processes} at most"
-            ));
-        }
+        notes.extend(self.network.iter().filter_map(Entry::sentence).take(20));
+        notes.extend(outcome.usage.started.map(|count| match count {
+            1 => "1 process was started".to_owned(),
+            _ => format!("{} processes and threads were started", grouped(count)),
+        }));
         Ran {
             command: self.command.clone(),
             exit_code: outcome.exit_code(),
@@ -436,6 +456,7 @@ impl Report {
             changes: self.changes.clone(),
             preview: self.preview.clone(),
             auto_exec: self.auto_exec(),
+            auto_exec_partial: self.is_partial,
             approval: self.verdict.approval.clone(),
         }
     }

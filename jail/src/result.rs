@@ -55,6 +55,9 @@ pub struct RunResult {
     pub preview: Option<serde_json::Value>,
     /// New or changed files that run code on the host later.
     pub auto_exec: Vec<serde_json::Value>,
+    /// Whether the writable places hold more files than were looked at for `auto_exec`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub auto_exec_partial: bool,
     /// The approval it waits for or ran under.
     pub approval: Option<serde_json::Value>,
 }
@@ -96,6 +99,10 @@ pub struct Usage {
     pub peak_memory_of: Measure,
     /// The most processes and threads at once, where somebody counted.
     pub processes: Option<u64>,
+    /// The processes and threads that were started all told, where somebody counted: in a
+    /// preview.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started: Option<u64>,
 }
 
 /// What a figure of memory covers.
@@ -335,6 +342,7 @@ mod tests {
             changes: Vec::new(),
             preview: None,
             auto_exec: Vec::new(),
+            auto_exec_partial: false,
             approval: None,
         };
         let json = serde_json::to_value(&result).unwrap();

@@ -1,5 +1,6 @@
 //! `sjail run`: from what was typed to the exit status.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -33,11 +34,13 @@ use crate::limits::scope::Scope;
 use crate::limits::{Limits, Wanted};
 use crate::net::Filtered;
 use crate::net::publish::Door;
-use crate::observe::Filters;
+use crate::observe::{self, Filters};
 use crate::outcome::Outcome;
 use crate::permission::{self, Gate, Permission, Wish};
 use crate::preview::Preview;
-use crate::preview::auto_exec::{self, Touched};
+use crate::preview::auto_exec::{self, Looked};
+use crate::preview::edges;
+use crate::preview::lookout::Lookout;
 use crate::preview::store::Store;
 use crate::protect::{self, Hold, Protection, record};
 use crate::report::{Report, say};
@@ -280,6 +283,7 @@ fn jailed(
         recorder: Recorder::default(),
         // One observer at a time, and without mounts it would see nothing.
         tracer: (args.trace && bare.is_none()).then(|| Tracer::new(&plan)),
+        lookout: (!args.trace && preview.is_some()).then(Lookout::default),
         network: Filtered::of(&plan, permission.as_deref().map(Permission::asker)),
         door,
         scope: permission.as_deref().map(Permission::scope),
@@ -305,6 +309,8 @@ fn jailed(
         && failure.step == Step::Overlay
     {
         preview.fall_back(Errno::from_raw(failure.errno).desc());
+        // Copies are like any other folder.
+        guards.lookout = None;
         let (note, guards) = (&mut note, &mut guards);
         let footing = Footing::Namespaces(Some(preview));
         outcome = confine(args, &plan, again, report, note, guards, footing);
@@ -315,7 +321,7 @@ fn jailed(
     };
     let network = guards.network.map(Filtered::finish);
     let door = guards.door.map(Door::finish);
-    report.reached([network, door].into_iter().flatten().flatten().collect());
+    let reached = [network, door].into_iter().flatten().flatten().collect();
     if let Some(protection) = guards.protection {
         report.kept_away(protection.finish());
     }
@@ -332,16 +338,17 @@ fn jailed(
             }
             _ => guards.tracer.map(Tracer::finish).unwrap_or_default(),
         };
-        report.refused(denials);
-        finish_preview(args, preview, &plan, &outcome, report)?;
+        report.seen_in_preview(denials, reached);
+        let mut tried = guards.lookout.map(Lookout::finish).unwrap_or_default();
+        // What is held in its place cannot be renamed for real, either.
+        let is_held = |path: &PathBuf| guards.closed.iter().any(|(held, _)| held.starts_with(path));
+        tried.retain(|path| !is_held(path));
+        finish_preview(args, preview, &plan, &outcome, &tried, report)?;
         return outcome;
     }
-    if let Ok(outcome) = &outcome
-        && plan.workspace.access == Access::Rw
-    {
-        let workspace = plan.workspace.path.as_path();
-        let cwd = plan.command.cwd.as_path();
-        report.touched(began.touched(workspace, cwd, outcome.duration));
+    report.reached(reached);
+    if let Ok(outcome) = &outcome {
+        report.touched(began.touched(&plan, outcome.duration));
     }
     if let Some(tracer) = guards.tracer {
         report.refused(tracer.finish());
@@ -385,14 +392,18 @@ fn finish_preview(
     preview: Preview,
     plan: &Plan,
     outcome: &Result<Outcome, Error>,
+    tried: &BTreeSet<PathBuf>,
     report: &mut Report,
 ) -> Result<(), Error> {
     let Ok(outcome) = outcome else {
         preview.abandon();
         return Ok(());
     };
-    let ran = report.ran(outcome);
-    let made = preview.finish(plan, ran)?;
+    let mut ran = report.ran(outcome);
+    if preview.is_overlay() {
+        ran.notes.extend(edges::met_an_owner(outcome.last_words()));
+    }
+    let made = preview.finish(plan, ran, tried)?;
     report.previewed(made, args.diff);
     Ok(())
 }
@@ -406,8 +417,20 @@ impl Began {
         Began(now.map_or((0, 0), |time| (time.tv_sec(), time.tv_nsec())))
     }
 
-    fn touched(&self, workspace: &Path, cwd: &Path, took: Duration) -> Vec<Touched> {
-        auto_exec::touched(workspace, cwd, self.0, took)
+    /// What was touched since in the places that the command may write.
+    fn touched(&self, plan: &Plan, took: Duration) -> Looked {
+        let workspace = &plan.workspace;
+        let granted = plan.filesystem.grants.iter();
+        let tops: Vec<&Path> = (workspace.access == Access::Rw)
+            .then_some(workspace.path.as_path())
+            .into_iter()
+            .chain(
+                granted
+                    .filter(|grant| grant.access == Access::Rw)
+                    .map(|grant| grant.source.as_path()),
+            )
+            .collect();
+        auto_exec::touched(&tops, plan.command.cwd.as_path(), self.0, took)
     }
 }
 
@@ -418,6 +441,8 @@ struct Guards<'a> {
     closed: Vec<(PathBuf, Hold)>,
     recorder: Recorder,
     tracer: Option<Tracer<'a>>,
+    /// Who sees what is renamed in a preview.
+    lookout: Option<Lookout>,
     network: Option<Filtered<'a>>,
     door: Option<Door>,
     /// Who is asked for a group where none can be made.
@@ -439,6 +464,9 @@ impl<'a> Guards<'a> {
         }
         if let Some(tracer) = &mut self.tracer {
             list.push(tracer);
+        }
+        if let Some(lookout) = &mut self.lookout {
+            list.push(lookout);
         }
         if let Some(network) = &mut self.network {
             list.push(network);
@@ -519,6 +547,8 @@ fn confine(
     };
     if guards.tracer.is_some() {
         layout.observation = Observation::Calls(Filters::new());
+    } else if guards.lookout.is_some() {
+        layout.observation = Observation::Renames(observe::renames());
     }
     if let Some(network) = &mut guards.network {
         network.held_by(layout.rules.as_ref().map(|rules| rules.abi));

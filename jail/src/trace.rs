@@ -106,13 +106,7 @@ impl<'a> Tracer<'a> {
         let text = Path::new(OsStr::from_bytes(text));
         let base = match text.is_absolute() {
             true => PathBuf::from("/"),
-            false => {
-                let link = match folder {
-                    libc::AT_FDCWD => format!("/proc/{pid}/cwd"),
-                    number => format!("/proc/{pid}/fd/{number}"),
-                };
-                std::fs::read_link(link).unwrap_or_default()
-            }
+            false => self::folder(pid, folder),
         };
         let Some(path) = normal(&base.join(text)) else {
             return;
@@ -250,7 +244,17 @@ fn inside(pid: u32, path: &Path) -> Result<View, Errno> {
     }
 }
 
-fn memory(pid: u32) -> Option<File> {
+/// The folder that a call of a process starts at, as the process sees it.
+pub fn folder(pid: u32, folder: i32) -> PathBuf {
+    let link = match folder {
+        libc::AT_FDCWD => format!("/proc/{pid}/cwd"),
+        number => format!("/proc/{pid}/fd/{number}"),
+    };
+    std::fs::read_link(link).unwrap_or_default()
+}
+
+/// The memory of a process.
+pub fn memory(pid: u32) -> Option<File> {
     File::open(format!("/proc/{pid}/mem")).ok()
 }
 
@@ -261,7 +265,7 @@ fn word(memory: &File, at: u64) -> Option<u64> {
 }
 
 /// A string in another process, at most as long as a path may be.
-fn string(memory: &File, at: u64) -> Option<Vec<u8>> {
+pub fn string(memory: &File, at: u64) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     let mut chunk = [0; 256];
     while text.len() < libc::PATH_MAX as usize {

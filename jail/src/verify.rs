@@ -57,7 +57,7 @@ pub fn all(layout: &Layout, outside: &Outside, before: &Before) -> Result<(), Fa
     )?;
     // A container has a filter too: this one must be ours.
     let answer = match layout.observation {
-        Observation::None => Errno::EPERM,
+        Observation::None | Observation::Renames(_) => Errno::EPERM,
         // The filter for observed runs has no errno of its own.
         Observation::Calls(_) => Errno::ENOSYS,
     };

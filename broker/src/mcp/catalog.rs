@@ -292,6 +292,7 @@ const TOOLS: &[Tool] = &[
                 json!({
                     "id": text("The request"),
                     "approved_by": text("The name you go by; recorded as a claim"),
+                    "apply": flag("Keep what the preview showed, without running the command"),
                     "notes": text("A word for the record"),
                 }),
                 &["id"],

@@ -60,12 +60,17 @@ struct Approve {
     id: String,
     approved_by: Option<String>,
     notes: Option<String>,
+    #[serde(default)]
+    apply: bool,
 }
 
 fn approve(yes: Approve) -> Result<Value> {
     let approve = wire::Approve {
         id: yes.id,
-        extent: wire::Extent::default(),
+        extent: wire::Extent {
+            apply: yes.apply,
+            ..wire::Extent::default()
+        },
         without: Vec::new(),
         note: yes.notes,
         claimed_by: yes.approved_by,

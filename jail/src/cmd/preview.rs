@@ -3,10 +3,11 @@
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use clap::Parser;
 use sjail_policy::decide::Action;
-use sjail_policy::show::inert;
+use sjail_policy::show::{clipped, inert};
 use sjail_policy::wire::request::Outcome as Told;
 
 use super::{Failure, print, print_json, read};
@@ -19,7 +20,7 @@ use crate::permission::{self, Permission, Wish};
 use crate::preview::commit::{self, Choice, Done, Phase};
 use crate::preview::ground::Force;
 use crate::preview::reach;
-use crate::preview::record::{Record, State};
+use crate::preview::record::{self, Record, State};
 use crate::preview::show::{self, Ink, grouped};
 use crate::preview::store::{self, Store};
 use crate::preview::{Error, diff};
@@ -73,16 +74,30 @@ struct CommitArgs {
     json: bool,
 }
 
-/// Drop a preview; or take a commit back.
+/// Drop a preview.
 #[derive(Debug, Parser)]
-#[command(name = "sjail", bin_name = "sjail")]
-struct IdArgs {
+#[command(name = "sjail discard", bin_name = "sjail discard")]
+struct DiscardArgs {
+    /// The preview's id
+    id: String,
+    /// Even if a commit of it is only half done
+    #[arg(long)]
+    force: bool,
+}
+
+/// Take a commit back.
+#[derive(Debug, Parser)]
+#[command(name = "sjail undo", bin_name = "sjail undo")]
+struct UndoArgs {
     /// The preview's id
     id: String,
     /// Even if the host has changed since
     #[arg(long)]
     force: bool,
 }
+
+/// So much of a command is listed.
+const COMMAND: usize = 200;
 
 fn store() -> Store {
     let store = Store::new(Folders::of(&Account::own()).path());
@@ -102,12 +117,15 @@ pub fn list(words: &[OsString]) -> Result<u8, Failure> {
         print_json(&objects);
         return Ok(Exit::Success.code());
     }
+    let now = record::now();
     for (_, record) in &previews {
         print(&format!(
-            "{}  {:<9}  {}\n              {}  {}\n",
+            "{}  {:<9}  {}\n    {} ago, kept for {} more  {}\n    {}\n",
             record.id,
             record.state.name(),
-            inert(record.command.as_bytes()),
+            clipped(record.command.as_bytes(), COMMAND),
+            show::span(now - record.time),
+            show::span(record.time + record::KEPT - now),
             inert(record.workspace.as_bytes()),
             show::numbers(&record.totals),
         ));
@@ -126,8 +144,19 @@ pub fn diff(words: &[OsString]) -> Result<u8, Failure> {
         id: args.id.clone(),
         source,
     };
-    let paths = absolute(&args.paths, &record);
-    let entries = || crate::preview::record::entries(&folder).map_err(unreadable);
+    let choice = Choice {
+        paths: absolute(&args.paths, &record),
+        force: Force::No,
+    };
+    choice.fits(&folder, &record).map_err(unreadable)??;
+    let entries = || -> Result<_, Failure> {
+        let (record, choice) = (&record, &choice);
+        let all = record::entries(&folder).map_err(unreadable)?;
+        Ok(all.filter(move |entry| {
+            let Ok(entry) = entry else { return true };
+            choice.wants(&record.full(entry))
+        }))
+    };
     if args.json {
         for entry in entries()? {
             let entry = entry.map_err(unreadable)?;
@@ -136,7 +165,7 @@ pub fn diff(words: &[OsString]) -> Result<u8, Failure> {
         return Ok(Exit::Success.code());
     }
     let ink = Ink::on(&std::io::stdout());
-    if args.stat || record.state == State::Committed {
+    if args.stat || record.state != State::Pending {
         print(&show::summary(&record, entries()?, ink));
         return Ok(Exit::Success.code());
     }
@@ -144,7 +173,7 @@ pub fn diff(words: &[OsString]) -> Result<u8, Failure> {
         print(text);
         Ok(())
     };
-    diff::all(&folder, &record, &paths, ink, shown).map_err(unreadable)?;
+    diff::all(&folder, &record, &choice.paths, ink, shown).map_err(unreadable)?;
     Ok(Exit::Success.code())
 }
 
@@ -155,13 +184,18 @@ pub fn commit(words: &[OsString]) -> Result<u8, Failure> {
     if record.state == State::Committed {
         return Err(Error::IsCommitted { id: args.id }.into());
     }
-    let permission = match record.verdict.action == Action::Execute.name() {
-        true => None,
-        false => Some(agreed(&args, held.path(), &record)?),
-    };
     let choice = Choice {
         paths: absolute(&args.paths, &record),
         force: force(args.force),
+    };
+    let unreadable = |source| Error::Read {
+        id: args.id.clone(),
+        source,
+    };
+    choice.fits(held.path(), &record).map_err(unreadable)??;
+    let permission = match record.verdict.action == Action::Execute.name() {
+        true => None,
+        false => Some(agreed(&args, held.path(), &record)?),
     };
     let mut progress = Progress::new();
     let done = reach::over_own_files(|| {
@@ -183,6 +217,7 @@ pub fn commit(words: &[OsString]) -> Result<u8, Failure> {
             .collect();
         print_json(&serde_json::json!({
             "id": record.id, "state": record.state, "steps": done.steps, "kept_out": kept,
+            "left_out": done.left_out,
         }));
         return Ok(Exit::Success.code());
     }
@@ -190,10 +225,20 @@ pub fn commit(words: &[OsString]) -> Result<u8, Failure> {
         let path = inert(path.as_os_str().as_encoded_bytes());
         crate::report::say(&format!("{path} was not committed: it {why}"));
     }
+    if done.left_out > 0 {
+        crate::report::say(&format!(
+            "{} not chosen; to choose again: sjail undo {}, then commit",
+            match done.left_out {
+                1 => "1 change was".to_owned(),
+                count => format!("{} changes were", grouped(count)),
+            },
+            record.id
+        ));
+    }
     print(&format!(
-        "committed {} in {} steps; to take it back: sjail undo {}\n",
+        "committed {} in {}; to take it back: sjail undo {}\n",
         record.id,
-        grouped(done.steps as u64),
+        steps(done.steps),
         record.id
     ));
     Ok(Exit::Success.code())
@@ -227,7 +272,7 @@ fn agreed(args: &CommitArgs, folder: &Path, record: &Record) -> Result<Permissio
     let inquiry = permission::submit(&Desk::own(&account), wish, &report)?;
     let mut permission = inquiry.answer(&report, &source)?;
     permission.confirm()?;
-    let digest = crate::preview::record::digest(folder).unwrap_or_default();
+    let digest = record::digest(folder).unwrap_or_default();
     match permission.apply() {
         Some(kept) if kept.preview == record.id && kept.digest == digest => Ok(permission),
         _ => Err(Error::NotApproved {
@@ -261,10 +306,17 @@ fn tell(permission: &mut Permission, done: &Result<Done, Error>) -> Result<(), F
 
 /// Drops one.
 pub fn discard(words: &[OsString]) -> Result<u8, Failure> {
-    let args: IdArgs = read(words)?;
+    let args: DiscardArgs = read(words)?;
     let (held, record) = store().take(&args.id)?;
-    if record.state == State::Committed && !args.force {
-        crate::report::say("its commit stays on the host, but can no longer be taken back");
+    match record.state {
+        // Its folder holds what was replaced, and what has not come yet.
+        State::Committing | State::Undoing if !args.force => {
+            return Err(Error::HalfWay { id: args.id }.into());
+        }
+        State::Committed if !args.force => {
+            crate::report::say("its commit stays on the host, but can no longer be taken back");
+        }
+        _ => {}
     }
     store::remove(&held);
     print(&format!("dropped {}\n", record.id));
@@ -273,23 +325,30 @@ pub fn discard(words: &[OsString]) -> Result<u8, Failure> {
 
 /// Takes a commit back.
 pub fn undo(words: &[OsString]) -> Result<u8, Failure> {
-    let args: IdArgs = read(words)?;
+    let args: UndoArgs = read(words)?;
     let (held, mut record) = store().take(&args.id)?;
     let mut progress = Progress::new();
     let force = force(args.force);
-    let steps = reach::over_own_files(|| {
+    let count = reach::over_own_files(|| {
         commit::undo(&held, &mut record, force, &mut |phase, step, total| {
             progress.step(phase, step, total);
         })
     });
     progress.end();
-    let steps = steps?;
+    let count = count?;
     print(&format!(
-        "took {} back in {} steps; it can be committed again\n",
+        "took {} back in {}; it can be committed again\n",
         record.id,
-        grouped(steps as u64)
+        steps(count)
     ));
     Ok(Exit::Success.code())
+}
+
+fn steps(count: usize) -> String {
+    match count {
+        1 => "1 step".to_owned(),
+        _ => format!("{} steps", grouped(count as u64)),
+    }
 }
 
 fn force(flag: bool) -> Force {
@@ -325,33 +384,45 @@ fn absolute(paths: &[PathBuf], record: &Record) -> Vec<PathBuf> {
 /// Says now and then how far a long commit is.
 struct Progress {
     is_shown: bool,
-    said: usize,
+    /// What was said last: of what, how far, and when.
+    said: Option<(Phase, usize)>,
+    next: Instant,
 }
+
+/// What is shorter says nothing, and what is longer not more often.
+const OFTEN: Duration = Duration::from_millis(200);
 
 impl Progress {
     fn new() -> Progress {
         Progress {
             is_shown: std::io::stderr().is_terminal(),
-            said: 0,
+            said: None,
+            next: Instant::now() + OFTEN,
         }
     }
 
     fn step(&mut self, phase: Phase, step: usize, total: usize) {
-        if self.is_shown && step.is_multiple_of(1000) {
-            let what = match phase {
-                Phase::Look => "comparing with the host",
-                Phase::Commit => "committing",
-                Phase::Undo => "taking back",
-            };
-            let (step, total) = (grouped(step as u64), grouped(total as u64));
-            let _ = write!(std::io::stderr(), "\r\x1b[K{what}: {step} of {total}");
-            self.said += 1;
+        let is_behind = self
+            .said
+            .is_some_and(|(said, last)| said == phase && step <= last);
+        if !self.is_shown || is_behind || Instant::now() < self.next {
+            return;
         }
+        self.next = Instant::now() + OFTEN;
+        self.said = Some((phase, step));
+        let (step, total) = (grouped(step as u64), grouped(total as u64));
+        let what = match phase {
+            Phase::Look => format!("comparing with the host: {step} of {total}"),
+            Phase::Commit => format!("committing: {step} of {total}"),
+            Phase::Carry => format!("copying what was replaced: {step}"),
+            Phase::Undo => format!("taking back: {step} of {total}"),
+        };
+        let _ = write!(std::io::stderr(), "\r\x1b[K{what}");
     }
 
     fn end(&self) {
-        if self.said > 0 {
-            let _ = writeln!(std::io::stderr());
+        if self.said.is_some() {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
     }
 }

@@ -19,6 +19,7 @@ pub mod tree;
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
+use seccompiler::sock_filter;
 use sjail_policy::plan::{Access, Degraded, NetworkMode, Plan, Workspace};
 use sjail_policy::wire::REQUEST_SOCKET;
 
@@ -89,6 +90,8 @@ pub enum Observation {
     /// `--trace`: those that open, execute, connect or change names, and those that are
     /// refused, wait for the supervisor.
     Calls(Filters),
+    /// In a preview: those that change names, by this filter on top of the usual one.
+    Renames(Vec<sock_filter>),
 }
 
 /// Whose network the jail sees.

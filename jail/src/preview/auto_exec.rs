@@ -4,9 +4,8 @@
 //! Some of them are protected and cannot be written from a jail at all; the others must be
 //! writable, or nobody could work. A run that touches one says so.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,54 +14,142 @@ use serde::Serialize;
 use sjail_policy::bytes::ByteString;
 use sjail_policy::show;
 
-/// Names that count in any folder, and who runs what is in them.
-const ANYWHERE: [(&str, &str); 42] = [
-    ("package.json", "npm, yarn, pnpm: scripts"),
-    ("Makefile", "make"),
-    ("makefile", "make"),
-    ("GNUmakefile", "make"),
-    ("Justfile", "just"),
-    ("justfile", "just"),
-    ("Taskfile.yml", "task"),
-    ("build.rs", "cargo build"),
-    ("conftest.py", "pytest"),
-    ("setup.py", "pip install"),
-    ("noxfile.py", "nox"),
-    ("tox.ini", "tox"),
-    ("tasks.py", "invoke"),
-    ("fabfile.py", "fabric"),
-    ("manage.py", "django"),
-    ("sitecustomize.py", "python, at every start"),
-    ("usercustomize.py", "python, at every start"),
+/// Names that count in any folder, in order, and who runs what is in them.
+const ANYWHERE: [(&str, &str); 117] = [
+    (".bash_login", "bash, at login"),
+    (".bash_logout", "bash, at logout"),
+    (".bash_profile", "bash, at login"),
+    (".bashrc", "bash, at every start"),
+    (".bazelrc", "bazel"),
+    (
+        ".devcontainer.json",
+        "the editor, when the folder is opened",
+    ),
+    (".dir-locals.el", "Emacs, when a file is opened"),
+    (".drone.yml", "Drone CI"),
+    (".envrc", "direnv, when the folder is entered"),
+    (".eslintrc.cjs", "eslint"),
+    (".eslintrc.js", "eslint"),
+    (".exrc", "vim"),
+    (".gdbinit", "gdb"),
+    (".gitattributes", "git: filters"),
+    (".gitlab-ci.yml", "GitLab CI"),
+    (".gitmodules", "git submodule update"),
+    (".gitpod.yml", "Gitpod"),
+    (".lldbinit", "lldb"),
+    (".mcp.json", "an agent, when it starts"),
+    (".mise.toml", "mise, when the folder is entered"),
+    (".npmrc", "npm"),
+    (".nvim.lua", "Neovim"),
+    (".nvimrc", "Neovim"),
+    (".overcommit.yml", "overcommit, at git commit"),
+    (".pnpmfile.cjs", "pnpm"),
+    (".pre-commit-config.yaml", "pre-commit, at git commit"),
+    (".pre-commit-hooks.yaml", "pre-commit, at git commit"),
+    (".profile", "the shell, at login"),
+    (".pythonrc", "python"),
+    (".tmux.conf", "tmux"),
+    (".travis.yml", "Travis CI"),
+    (".vimrc", "vim"),
+    (".woodpecker.yml", "Woodpecker CI"),
+    (".xprofile", "the desktop, at login"),
+    (".yarnrc.yml", "yarn"),
+    (".zlogin", "zsh, at login"),
+    (".zprofile", "zsh, at login"),
+    (".zshenv", "zsh, at every start"),
+    (".zshrc", "zsh, at every start"),
+    ("BUILD", "bazel"),
+    ("BUILD.bazel", "bazel"),
     ("CMakeLists.txt", "cmake"),
-    ("meson.build", "meson"),
-    ("configure", "a build"),
+    ("CMakePresets.json", "cmake"),
+    ("Cargo.toml", "cargo: build scripts, macros"),
+    ("Containerfile", "podman build"),
+    ("Dockerfile", "docker build"),
+    ("Earthfile", "earthly"),
+    ("GNUmakefile", "make"),
+    ("Gemfile", "bundler"),
+    ("Gruntfile.js", "grunt"),
+    ("Guardfile", "guard"),
+    ("Jenkinsfile", "Jenkins"),
+    ("Justfile", "just"),
+    ("Makefile", "make"),
+    ("Makefile.am", "automake"),
+    ("Package.swift", "swift build"),
+    ("Pipfile", "pipenv: scripts"),
+    ("Procfile", "foreman"),
+    ("Rakefile", "rake"),
+    ("SConstruct", "scons"),
+    ("Taskfile.yml", "task"),
+    ("Tiltfile", "tilt"),
+    ("Vagrantfile", "vagrant"),
+    ("WORKSPACE", "bazel"),
+    ("autogen.sh", "a build"),
+    ("azure-pipelines.yml", "Azure Pipelines"),
+    ("bitbucket-pipelines.yml", "Bitbucket Pipelines"),
     ("build.gradle", "gradle"),
     ("build.gradle.kts", "gradle"),
-    ("settings.gradle", "gradle"),
-    ("pom.xml", "maven"),
-    ("Rakefile", "rake"),
-    ("Gemfile", "bundler"),
-    ("Vagrantfile", "vagrant"),
-    ("Dockerfile", "docker build"),
-    ("docker-compose.yml", "docker compose"),
+    ("build.rs", "cargo build"),
+    ("build.sbt", "sbt"),
+    ("build.zig", "zig build"),
+    ("bunfig.toml", "bun"),
     ("compose.yaml", "docker compose"),
-    ("Jenkinsfile", "Jenkins"),
-    (".gitlab-ci.yml", "GitLab CI"),
-    (".travis.yml", "Travis CI"),
-    (".pre-commit-config.yaml", "pre-commit, at git commit"),
-    (".envrc", "direnv, when the folder is entered"),
-    (".npmrc", "npm"),
-    (".yarnrc.yml", "yarn"),
-    (".mcp.json", "an agent, when it starts"),
-    (".gitattributes", "git: filters"),
-    (".gitmodules", "git submodule update"),
-    (".bashrc", "bash, at every start"),
-    (".zshrc", "zsh, at every start"),
+    ("compose.yml", "docker compose"),
+    ("composer.json", "composer: scripts"),
+    ("conanfile.py", "conan"),
+    ("configure", "a build"),
+    ("configure.ac", "autoconf"),
+    ("conftest.py", "pytest"),
+    ("default.nix", "nix"),
+    ("deno.json", "deno: tasks"),
+    ("docker-compose.yaml", "docker compose"),
+    ("docker-compose.yml", "docker compose"),
+    ("dodo.py", "doit"),
+    ("fabfile.py", "fabric"),
+    ("flake.nix", "nix"),
+    ("gradlew", "gradle"),
+    ("gulpfile.js", "gulp"),
+    ("hatch_build.py", "hatch"),
+    ("justfile", "just"),
+    ("lefthook.yml", "lefthook, at git commit"),
+    ("makefile", "make"),
+    ("manage.py", "django"),
+    ("meson.build", "meson"),
+    ("mise.toml", "mise, when the folder is entered"),
+    ("mix.exs", "mix"),
+    ("mvnw", "maven"),
+    ("noxfile.py", "nox"),
+    ("nx.json", "nx"),
+    ("package.json", "npm, yarn, pnpm: scripts"),
+    ("pom.xml", "maven"),
+    ("pyproject.toml", "pip install, and the tools it configures"),
+    ("pytest.ini", "pytest"),
+    ("rebar.config", "rebar"),
+    ("rust-toolchain.toml", "cargo, rustup: another toolchain"),
+    ("settings.gradle", "gradle"),
+    ("settings.gradle.kts", "gradle"),
+    ("setup.cfg", "pip install"),
+    ("setup.py", "pip install"),
+    ("shell.nix", "nix-shell"),
+    ("sitecustomize.py", "python, at every start"),
+    ("tasks.py", "invoke"),
+    ("tox.ini", "tox"),
+    ("turbo.json", "turbo"),
+    ("usercustomize.py", "python, at every start"),
+    ("wscript", "waf"),
 ];
 
-/// The ends of paths that count: folders whose files are run, files in such folders.
-const ENDINGS: [(&str, &str); 22] = [
+/// The ends of names that count in any folder.
+const SUFFIXES: [(&str, &str); 6] = [
+    (".config.cjs", "the tool that it configures"),
+    (".config.js", "the tool that it configures"),
+    (".config.mjs", "the tool that it configures"),
+    (".config.ts", "the tool that it configures"),
+    (".mk", "make"),
+    (".pth", "python, at every start"),
+];
+
+/// The ends of paths that count: files in such folders.
+const ENDINGS: [(&str, &str); 23] = [
     (".git/config", "git"),
     (".git/config.worktree", "git"),
     (".git/info/attributes", "git: filters"),
@@ -83,12 +170,13 @@ const ENDINGS: [(&str, &str); 22] = [
     (".ssh/authorized_keys", "sshd"),
     (".ssh/config", "ssh"),
     (".config/git/config", "git"),
-    (".bash_profile", "bash, at login"),
-    (".profile", "the shell, at login"),
+    (".config/fish/config.fish", "fish, at every start"),
+    (".zed/tasks.json", "Zed"),
+    (".helix/languages.toml", "Helix"),
 ];
 
 /// Folders in which every file counts.
-const FOLDERS: [(&str, &str); 12] = [
+const FOLDERS: [(&str, &str); 16] = [
     (".git/hooks", "git"),
     (".github/workflows", "GitHub Actions"),
     (".github/actions", "GitHub Actions"),
@@ -101,6 +189,10 @@ const FOLDERS: [(&str, &str); 12] = [
     (".devcontainer", "the editor, when the folder is opened"),
     (".config/autostart", "the desktop, at login"),
     (".config/systemd/user", "systemd, at login"),
+    (".yarn/plugins", "yarn"),
+    (".yarn/releases", "yarn"),
+    (".buildkite", "Buildkite"),
+    (".config/fish/conf.d", "fish, at every start"),
 ];
 
 /// What runs a file later, if anything does.
@@ -109,7 +201,13 @@ pub fn runs(path: &Path) -> Option<&'static str> {
     if name.ends_with(".sample") {
         return None;
     }
-    let by_name = ANYWHERE.iter().find(|(own, _)| *own == name);
+    let by_name = || {
+        let at = ANYWHERE
+            .binary_search_by(|(own, _)| (*own).cmp(name))
+            .ok()?;
+        ANYWHERE.get(at)
+    };
+    let by_suffix = || SUFFIXES.iter().find(|(end, _)| name.ends_with(end));
     let by_end = || ENDINGS.iter().find(|(end, _)| path.ends_with(end));
     let by_folder = || {
         let above = path.parent()?;
@@ -117,9 +215,14 @@ pub fn runs(path: &Path) -> Option<&'static str> {
             .iter()
             .find(|(folder, _)| above.ancestors().any(|above| above.ends_with(folder)))
     };
-    by_name
-        .or_else(by_end)
-        .or_else(by_folder)
+    // What counts by its folder lies below one whose name begins with a dot, or `gradle`.
+    let is_special = || {
+        let bytes = path.as_os_str().as_encoded_bytes();
+        bytes.windows(2).any(|two| two == b"/.") || path.ends_with("gradle-wrapper.properties")
+    };
+    by_name()
+        .or_else(by_suffix)
+        .or_else(|| is_special().then(|| by_end().or_else(by_folder)).flatten())
         .map(|(_, by)| *by)
 }
 
@@ -154,10 +257,12 @@ impl Touched {
     }
 }
 
-/// A run this short leaves no time for a look at more than the top folders.
-const SHORT: Duration = Duration::from_millis(100);
-/// So many names are looked at in a whole workspace.
-const MOST: usize = 20_000;
+/// So many names of a workspace are looked at after a short run,
+const LEAST: usize = 2_000;
+/// so many more for every millisecond that it took,
+const EACH: usize = 100;
+/// and so many after the longest.
+const MOST: usize = 200_000;
 /// Folders of things that were built or downloaded: not where people's own files are.
 const SKIPPED: [&str; 8] = [
     "node_modules",
@@ -170,63 +275,54 @@ const SKIPPED: [&str; 8] = [
     "objects",
 ];
 
-/// Files of a workspace that a run which began at this moment (seconds and nanoseconds)
-/// has touched. The top and the working folder are always looked at; the rest only after
-/// a run that took some time, and not without end.
-pub fn touched(workspace: &Path, cwd: &Path, began: (i64, i64), took: Duration) -> Vec<Touched> {
+/// Of git's own folder these hold what is run; the others hold what it keeps.
+const GIT: [&str; 4] = ["hooks", "info", "modules", "worktrees"];
+
+/// What was found in a workspace after a run.
+#[derive(Debug, Default)]
+pub struct Looked {
+    /// Files that were touched and run code later.
+    pub touched: Vec<Touched>,
+    /// Whether the workspace has more names than were looked at.
+    pub is_partial: bool,
+}
+
+/// Files below writable folders that a run which began at this moment (seconds and
+/// nanoseconds) has touched. The working folder and the folders at the top come first; the longer the
+/// run was, the more is looked at.
+pub fn touched(tops: &[&Path], cwd: &Path, began: (i64, i64), took: Duration) -> Looked {
+    let millis = usize::try_from(took.as_millis()).unwrap_or(usize::MAX);
+    let left = millis.saturating_mul(EACH).clamp(LEAST, MOST);
+    look(tops, cwd, began, left)
+}
+
+fn look(tops: &[&Path], cwd: &Path, began: (i64, i64), names: usize) -> Looked {
     let mut found = BTreeSet::new();
-    at_top(workspace, began, &mut found);
-    if cwd != workspace && cwd.starts_with(workspace) {
-        at_top(cwd, began, &mut found);
+    let mut left = names;
+    let mut open: VecDeque<PathBuf> = tops.iter().map(|top| (*top).to_owned()).collect();
+    if tops.iter().any(|top| cwd != *top && cwd.starts_with(top)) {
+        open.push_front(cwd.to_owned());
     }
-    if took >= SHORT {
-        below(workspace, began, &mut found);
-    }
-    found.into_iter().collect()
-}
-
-/// Asks the folder once what is in it, and then only about names that are there: asking
-/// for each name that counts would cost a short run more than its own work.
-fn at_top(top: &Path, began: (i64, i64), found: &mut BTreeSet<Touched>) {
-    for entry in fs::read_dir(top).into_iter().flatten().flatten().take(MOST) {
-        let name = entry.file_name();
-        let is_first = |path: &str| {
-            let rest = path.as_bytes().strip_prefix(name.as_bytes());
-            rest.is_some_and(|rest| rest.first().is_none_or(|byte| *byte == b'/'))
-        };
-        for (path, run_by) in ANYWHERE.iter().chain(&ENDINGS) {
-            if is_first(path) {
-                let file = top.join(path);
-                if is_newer(&file, began) {
-                    found.insert(Touched::new(&file, run_by));
-                }
-            }
-        }
-        for (folder, run_by) in FOLDERS.iter().filter(|(folder, _)| is_first(folder)) {
-            let files = fs::read_dir(top.join(folder));
-            for file in files.into_iter().flatten().flatten() {
-                let path = file.path();
-                if runs(&path).is_some() && is_newer(&path, began) {
-                    found.insert(Touched::new(&path, run_by));
-                }
-            }
-        }
-    }
-}
-
-fn below(workspace: &Path, began: (i64, i64), found: &mut BTreeSet<Touched>) {
-    let mut left = MOST;
-    let mut open: Vec<PathBuf> = vec![workspace.to_owned()];
-    while let Some(folder) = open.pop() {
+    let mut is_partial = false;
+    while let Some(folder) = open.pop_front() {
+        let is_git = folder.ends_with(".git");
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            left = left.saturating_sub(1);
             if left == 0 {
-                return;
+                is_partial = true;
+                break;
             }
+            left -= 1;
             let path = entry.path();
+            let name = entry.file_name();
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                if !SKIPPED.iter().any(|name| entry.file_name() == *name) {
-                    open.push(path);
+                match name.as_encoded_bytes().first() {
+                    _ if SKIPPED.iter().any(|skipped| name == *skipped) => {}
+                    _ if is_git && !GIT.iter().any(|own| name == *own) => {}
+                    // Was the first that was looked at.
+                    _ if path == cwd => {}
+                    // What tools and editors run is mostly there.
+                    Some(b'.') => open.push_front(path),
+                    _ => open.push_back(path),
                 }
             } else if let Some(run_by) = runs(&path)
                 && is_newer(&path, began)
@@ -234,6 +330,10 @@ fn below(workspace: &Path, began: (i64, i64), found: &mut BTreeSet<Touched>) {
                 found.insert(Touched::new(&path, run_by));
             }
         }
+    }
+    Looked {
+        touched: found.into_iter().collect(),
+        is_partial,
     }
 }
 
@@ -258,6 +358,10 @@ mod tests {
             ("/w/.cargo/config.toml", true),
             ("/w/config.toml", false),
             ("/w/src/main.rs", false),
+            ("/w/src/vite.config.ts", true),
+            ("/w/.github/workflows/deep/x.yml", true),
+            ("/w/gradle/wrapper/gradle-wrapper.properties", true),
+            ("/w/.github/README.md", false),
         ] {
             assert_eq!(runs(Path::new(path)).is_some(), run, "{path}");
         }
@@ -270,9 +374,23 @@ mod tests {
         fs::write(top.join("Makefile"), "").unwrap();
         fs::create_dir(top.join("sub")).unwrap();
         fs::write(top.join("sub/build.rs"), "").unwrap();
-        let long = Duration::from_secs(1);
-        assert_eq!(touched(top, top, (0, 0), long).len(), 2);
-        assert_eq!(touched(top, top, (0, 0), Duration::ZERO).len(), 1);
-        assert!(touched(top, top, (i64::MAX, 0), long).is_empty());
+        let sub = top.join("sub");
+        assert_eq!(
+            touched(&[top], top, (0, 0), Duration::ZERO).touched.len(),
+            2
+        );
+        assert_eq!(
+            touched(&[top], &sub, (0, 0), Duration::ZERO).touched.len(),
+            2
+        );
+        let later = touched(&[top], top, (i64::MAX, 0), Duration::ZERO);
+        assert!(later.touched.is_empty() && !later.is_partial);
+        let few = look(&[top], &sub, (0, 0), 1);
+        assert!(few.is_partial && few.touched.len() == 1);
+    }
+
+    #[test]
+    fn names_are_in_order() {
+        assert!(ANYWHERE.is_sorted_by(|(one, _), (other, _)| one < other));
     }
 }

@@ -35,7 +35,7 @@ pub struct Beneath {
 }
 
 /// What something is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// A regular file.
@@ -91,11 +91,12 @@ impl Beneath {
         openat2(Some(self.root.as_fd()), &path, flags, 0, BENEATH)
     }
 
-    /// What is there; nothing is no error, nor is a way that leads through a link or a file.
+    /// What is there; nothing is no error, nor is a way that leads through a link or a file,
+    /// or that is longer than paths can be.
     pub fn stat(&self, below: &Path) -> io::Result<Option<FileStat>> {
         match self.at(below, libc::O_PATH | libc::O_NOFOLLOW) {
             Ok(place) => Ok(Some(fstat(&place)?)),
-            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => Ok(None),
+            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::ENAMETOOLONG) => Ok(None),
             Err(errno) => Err(errno.into()),
         }
     }

@@ -8,12 +8,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::beneath::{Kind, kind};
+use super::entry;
 use super::fallback;
 use super::ground::Force;
 use super::journal::{self, Act, Step};
 use super::layer::Fate;
 use super::planner::Planner;
-use super::record::{Held, Record, State};
+use super::record::{self, Held, Record, State};
 use super::room::{self, Room};
 use super::walk::Count;
 use super::{Error, next_tick};
@@ -27,11 +28,50 @@ pub struct Choice {
     pub force: Force,
 }
 
+impl Choice {
+    /// Whether a path of the host is among them.
+    pub fn wants(&self, full: &Path) -> bool {
+        self.paths.is_empty() || self.paths.iter().any(|path| full.starts_with(path))
+    }
+
+    /// Whether each of them is a change of the preview, or holds one.
+    pub fn fits(&self, folder: &Path, record: &Record) -> io::Result<Result<(), Error>> {
+        let mut open: Vec<&PathBuf> = self.paths.iter().collect();
+        if open.is_empty() {
+            return Ok(Ok(()));
+        }
+        for entry in record::entries(folder)? {
+            let entry = entry?;
+            let full = record.full(&entry);
+            let is_above = |path: &&&PathBuf| ***path != full && path.starts_with(&full);
+            if entry.act == entry::Act::Deleted
+                && let Some(path) = open.iter().find(|path| is_above(path))
+            {
+                return Ok(Err(Error::DeletedWith {
+                    id: record.id.clone(),
+                    path: (*path).clone(),
+                    above: full,
+                }));
+            }
+            open.retain(|path| !entry.is_shown() || !full.starts_with(path));
+        }
+        Ok(match open.first() {
+            None => Ok(()),
+            Some(path) => Err(Error::NoChange {
+                id: record.id.clone(),
+                path: (*path).clone(),
+            }),
+        })
+    }
+}
+
 /// What a commit did.
 #[derive(Debug, Default)]
 pub struct Done {
     /// The steps.
     pub steps: usize,
+    /// Changes that were not chosen.
+    pub left_out: u64,
     /// What was left out, and why.
     pub kept_out: Vec<(PathBuf, String)>,
 }
@@ -52,6 +92,9 @@ pub enum Phase {
     Look,
     /// Doing the steps.
     Commit,
+    /// Copying what was replaced between file systems; how much there is of it is not
+    /// known.
+    Carry,
     /// Taking them back.
     Undo,
 }
@@ -80,6 +123,7 @@ pub fn commit(
             return Err(match stop {
                 Stop::Io(source) => failed(source),
                 Stop::Conflicts(conflicts) => Error::Conflicts { id, conflicts },
+                Stop::Tampered(path) => Error::Tampered { id, path },
             });
         }
     };
@@ -91,6 +135,8 @@ pub fn commit(
 enum Stop {
     Io(io::Error),
     Conflicts(Vec<Conflict>),
+    /// The layer was changed there.
+    Tampered(PathBuf),
 }
 
 impl From<io::Error> for Stop {
@@ -110,11 +156,15 @@ fn plan(
     let mut rooms = open(held, record)?;
     let mut planner = Planner::new(held.path(), record, choice)?;
     planner.run(&mut rooms, progress)?;
+    if let Some(path) = planner.tampered {
+        return Err(Stop::Tampered(path));
+    }
     if !planner.conflicts.is_empty() {
         return Err(Stop::Conflicts(planner.conflicts));
     }
     let done = Done {
         steps: planner.journal.count,
+        left_out: planner.left_out,
         kept_out: planner.kept_out,
     };
     planner.journal.close()?;
@@ -150,8 +200,12 @@ fn forward(
                 .map_err(|error| named(&step, record, error))?;
             progress(Phase::Commit, number + 1, total);
         }
+        let mut copied = 0;
         for room in rooms.iter().flatten() {
-            room.bring_home()?;
+            room.bring_home(&mut || {
+                copied += 1;
+                progress(Phase::Carry, copied, copied);
+            })?;
         }
         Ok(())
     };
@@ -181,20 +235,23 @@ fn backward(
     held.write(record).map_err(failed)?;
     let mut walk = || -> io::Result<()> {
         let total = journal::read(held.path())?.count();
+        let mut first = Ok(());
         for step in journal::read_back(held.path())? {
             let (number, step) = step?;
             let room = room_of(&rooms, &step)?;
-            room.way(step.path.as_path())?;
-            room.ground
-                .backward(number, &step, force)
-                .map_err(|error| named(&step, record, error))?;
+            let done = room
+                .way(step.path.as_path())
+                .and_then(|()| room.ground.backward(number, &step, force))
+                .map_err(|error| named(&step, record, error));
+            // What is in the way of one step is in the way of no other.
+            first = first.and(done);
             progress(Phase::Undo, total - number, total);
         }
         for step in journal::read_back(held.path())? {
             let (_, step) = step?;
             room_of(&rooms, &step)?.ground.time_again(&step)?;
         }
-        Ok(())
+        first
     };
     walk().map_err(failed)?;
     for room in rooms.into_iter().flatten() {
@@ -239,16 +296,16 @@ pub fn undo(
         id: id.clone(),
         source,
     };
-    let (State::Committed | State::Undoing, Some(committed)) = (record.state, record.committed)
-    else {
-        return Err(Error::NotCommitted { id });
-    };
-    if record.state == State::Undoing {
-        recover(held, record)?;
+    if matches!(record.state, State::Undoing | State::Committing) {
+        let rooms = open(held, record).map_err(failed)?;
+        backward(held, record, rooms, force, progress)?;
         return journal::read(held.path())
             .map(Iterator::count)
             .map_err(failed);
     }
+    let (State::Committed, Some(committed)) = (record.state, record.committed) else {
+        return Err(Error::NotCommitted { id });
+    };
     let mut look = || -> Result<(Vec<Option<Room>>, usize), Stop> {
         held.reserve()?;
         let rooms = open(held, record)?;
@@ -264,8 +321,12 @@ pub fn undo(
         if !conflicts.is_empty() {
             return Err(Stop::Conflicts(conflicts));
         }
+        let mut copied = 0;
         for room in rooms.iter().flatten() {
-            room.fetch()?;
+            room.fetch(&mut || {
+                copied += 1;
+                progress(Phase::Carry, copied, copied);
+            })?;
         }
         Ok((rooms, count))
     };
@@ -276,6 +337,7 @@ pub fn undo(
             return Err(match stop {
                 Stop::Io(source) => failed(source),
                 Stop::Conflicts(conflicts) => Error::Conflicts { id, conflicts },
+                Stop::Tampered(path) => Error::Tampered { id, path },
             });
         }
     };
@@ -312,6 +374,12 @@ fn changed_since(
             }
         }
         (Act::Take { .. }, Some(_)) => conflict("has been made again since"),
+        // A folder changes whenever something in it does; a file by itself.
+        (Act::Set { .. }, Some(stat))
+            if kind(&stat) != Kind::Folder && (stat.st_ctime, stat.st_ctime_nsec) >= committed =>
+        {
+            conflict("has been changed since")
+        }
         _ => None,
     })
 }

@@ -14,8 +14,10 @@ use super::record::{Record, entries};
 use super::show::{Ink, size};
 use super::walk::hash;
 
-/// Larger files are shown by size and hash alone.
+/// Larger files are shown by size and hash alone,
 const MOST: u64 = 1 << 20;
+/// and even larger ones by size.
+const HASHED: u64 = 1 << 30;
 /// Longer diffs are cut, and say so.
 const LINES: usize = 2000;
 
@@ -70,10 +72,16 @@ pub fn of(entry: &Entry, upper: &Beneath, lower: &Beneath, ink: Ink) -> String {
     let has_old = entry.act != Act::Created && entry.was.unwrap_or(entry.kind) == Kind::File;
     let has_new = entry.act != Act::Deleted && entry.kind == Kind::File;
     match (entry.act, entry.kind) {
-        (Act::Touched | Act::Changed, _) => return text,
+        (Act::Touched, _) if !entry.is_shown() => return text,
+        (Act::Touched, _) => return format!("time {name}\n"),
+        (Act::Changed, _) if entry.mode.is_none() => return format!("attributes {name}\n"),
+        (Act::Changed, _) => return text,
         (Act::Deleted, Kind::Folder) => {
             return format!("deleted {name}/ with everything in it\n");
         }
+        (Act::Deleted, Kind::Link | Kind::Other) => return format!("deleted {name}\n"),
+        (Act::Created, Kind::Folder) => return format!("folder {name}/\n"),
+        (Act::Created, Kind::Other) => return format!("pipe or socket {name}\n"),
         (Act::Created | Act::Modified, Kind::Link) => {
             let target = entry.target.as_ref().map(|t| inert(t.as_bytes()));
             let target = target.unwrap_or_default();
@@ -91,7 +99,7 @@ pub fn of(entry: &Entry, upper: &Beneath, lower: &Beneath, ink: Ink) -> String {
 /// What a file holds, as far as it is shown.
 enum Held {
     Text(String),
-    Bytes { size: u64, sha256: String },
+    Bytes { size: u64, sha256: Option<String> },
     Gone(String),
 }
 
@@ -110,7 +118,10 @@ fn read(beneath: &Beneath, path: &Path) -> Held {
         }
         Ok(Held::Bytes {
             size: length,
-            sha256: hash(beneath.file(path)?)?,
+            sha256: match length <= HASHED {
+                true => Some(hash(beneath.file(path)?)?),
+                false => None,
+            },
         })
     };
     held().unwrap_or_else(|error| Held::Gone(error.to_string()))
@@ -123,13 +134,14 @@ fn content(name: &str, old: Option<Held>, new: Option<Held>, ink: Ink) -> String
         Some(Held::Bytes {
             size: length,
             sha256,
-        }) => {
-            format!(
+        }) => match sha256 {
+            Some(sha256) => format!(
                 "{} (sha256 {})",
                 size(*length),
                 sha256.get(..16).unwrap_or(sha256)
-            )
-        }
+            ),
+            None => size(*length),
+        },
         Some(Held::Gone(why)) => format!("unreadable ({why})"),
     };
     let (before, after) = match (&old, &new) {
@@ -196,7 +208,7 @@ mod tests {
             text("a"),
             Some(Held::Bytes {
                 size: 5,
-                sha256: "ab".repeat(32),
+                sha256: Some("ab".repeat(32)),
             }),
             Ink::Plain,
         );

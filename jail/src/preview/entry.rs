@@ -50,6 +50,9 @@ pub struct Entry {
     /// When a folder was last changed: a commit that takes things out of it changes that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtime: Option<(i64, i64)>,
+    /// What the layer had when it was looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made: Option<Made>,
     /// What the host had when the preview ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<Base>,
@@ -121,6 +124,39 @@ impl Base {
     }
 }
 
+/// What a layer had: enough to know later that nobody has put something else there. A
+/// commit and its undoing move it about, which changes none of this.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Made {
+    /// Its inode.
+    pub ino: u64,
+    /// When its content was last changed.
+    pub mtime: (i64, i64),
+    /// Its permissions.
+    pub mode: u32,
+}
+
+impl Made {
+    /// What this stat says.
+    pub fn of(stat: &FileStat) -> Made {
+        Made {
+            ino: stat.st_ino,
+            mtime: (stat.st_mtime, stat.st_mtime_nsec),
+            mode: stat.st_mode,
+        }
+    }
+
+    /// Whether this is still that, of this size. What is put into a folder, or taken out of
+    /// it, is told by the names.
+    pub fn is(&self, stat: &FileStat, size: u64) -> bool {
+        let now = Made::of(stat);
+        match kind(stat) {
+            Kind::Folder => (self.ino, self.mode) == (now.ino, now.mode),
+            _ => *self == now && content_size(stat) == size,
+        }
+    }
+}
+
 /// A span of time, as file systems tell it.
 pub type Span = ((i64, i64), (i64, i64));
 
@@ -149,6 +185,7 @@ impl Entry {
             renamed_to: None,
             links: None,
             mtime: None,
+            made: None,
             base: None,
             kept_out: None,
             auto_exec: None,
@@ -171,6 +208,7 @@ impl Entry {
     /// Takes over what the layer has.
     pub fn with(mut self, new: &FileStat) -> Entry {
         self.size = content_size(new);
+        self.made = Some(Made::of(new));
         if kind(new) == Kind::Folder {
             self.mtime = Some((new.st_mtime, new.st_mtime_nsec));
         }
@@ -192,7 +230,8 @@ impl Entry {
 
     /// Whether people want to hear of it.
     pub fn is_shown(&self) -> bool {
-        self.act != Act::Touched
+        // A folder's time follows from what is done in it.
+        self.act != Act::Touched || self.kind != Kind::Folder
     }
 }
 

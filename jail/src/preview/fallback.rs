@@ -47,17 +47,19 @@ pub fn copy_tree(from: &Path, to: &Path) -> Result<(), Stop> {
         files: 0,
         bytes: 0,
         bound: Bound::Small,
+        each: &mut || {},
     };
     copy.folder(from, to)
 }
 
-/// The same, however much it is.
-pub fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
+/// The same, however much it is; `each` is called for everything that is copied.
+pub fn copy_all(from: &Path, to: &Path, each: &mut dyn FnMut()) -> io::Result<()> {
     let mut copy = Copying {
         links: HashMap::new(),
         files: 0,
         bytes: 0,
         bound: Bound::None,
+        each,
     };
     copy.folder(from, to).map_err(|stop| match stop {
         Stop::Io(error) => error,
@@ -72,15 +74,16 @@ enum Bound {
     None,
 }
 
-struct Copying {
+struct Copying<'a> {
     /// Files with several names: the copy of each, by device and inode.
     links: HashMap<(u64, u64), PathBuf>,
     files: u64,
     bytes: u64,
     bound: Bound,
+    each: &'a mut dyn FnMut(),
 }
 
-impl Copying {
+impl Copying<'_> {
     fn folder(&mut self, from: &Path, to: &Path) -> Result<(), Stop> {
         for entry in fs::read_dir(from)? {
             let entry = entry?;
@@ -91,6 +94,7 @@ impl Copying {
                 continue;
             }
             self.files += 1;
+            (self.each)();
             self.bytes += if meta.is_file() { meta.size() } else { 0 };
             let is_much = self.files > MOST_FILES || self.bytes > MOST_BYTES;
             if is_much && self.bound == Bound::Small {

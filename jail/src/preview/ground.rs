@@ -116,7 +116,20 @@ impl Ground {
         }
     }
 
+    /// Nothing is done to what looks so already: somebody else's folder could not be set.
     fn set(&self, path: &Path, look: &Look) -> io::Result<()> {
+        let now = Look::of(&self.host, path)?;
+        if now == *look {
+            return Ok(());
+        }
+        match self.apply(path, look) {
+            // Whose folder it is says when it was changed; the commit has done so.
+            Err(error) if is_foreign(&error) && now.differs_by_time_alone(look) => Ok(()),
+            done => done,
+        }
+    }
+
+    fn apply(&self, path: &Path, look: &Look) -> io::Result<()> {
         if path.as_os_str().is_empty() {
             let place = self.host.place(path)?;
             return look.apply(self.host.root(), c".", Some(place));
@@ -212,11 +225,17 @@ impl Ground {
         if self.host_kind(path)? != Some(Kind::Folder) {
             return Ok(());
         }
-        if path.as_os_str().is_empty() {
-            return old.apply_time(self.host.root(), c".");
+        let done = match path.as_os_str().is_empty() {
+            true => old.apply_time(self.host.root(), c"."),
+            false => {
+                let (folder, name) = self.host.parent(path)?;
+                old.apply_time(&folder, &name)
+            }
+        };
+        match done {
+            Err(error) if is_foreign(&error) => Ok(()),
+            done => done,
         }
-        let (folder, name) = self.host.parent(path)?;
-        old.apply_time(&folder, &name)
     }
 
     fn host_kind(&self, path: &Path) -> io::Result<Option<Kind>> {
@@ -305,6 +324,11 @@ fn exchange(from: &OwnedFd, name: &CStr, to: &OwnedFd, other: &CStr) -> io::Resu
 
 fn cannot_exchange(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS))
+}
+
+/// Whether something belongs to somebody else.
+fn is_foreign(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EPERM)
 }
 
 fn exists(error: &io::Error) -> bool {

@@ -101,19 +101,76 @@ impl Home {
 }
 
 /// Removes a folder of ours with all that a command left in it: also what it closed to
-/// its own user.
+/// its own user, or nested deeper than paths, descriptors or stacks reach.
 pub fn remove_tree(path: &Path) {
     if fs::remove_dir_all(path).is_ok() {
         return;
     }
-    let mut open = vec![path.to_owned()];
+    flatten(path);
+    let _ = fs::remove_dir_all(path);
+}
+
+/// Brings every folder below to the top, and removes what it holds on the way.
+fn flatten(top: &Path) {
+    let open_up = |path: &Path| {
+        let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
+    };
+    let mut open = vec![top.to_owned()];
+    let mut number = 0_u64;
     while let Some(folder) = open.pop() {
-        let _ = fs::set_permissions(&folder, fs::Permissions::from_mode(0o700));
+        open_up(&folder);
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                open.push(entry.path());
+            let path = entry.path();
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                let _ = fs::remove_file(path);
+                continue;
+            }
+            open_up(&path);
+            if fs::remove_dir(&path).is_ok() {
+                continue;
+            }
+            if folder == top {
+                open.push(path);
+                continue;
+            }
+            let flat = top.join(format!("flat-{number}"));
+            number += 1;
+            if fs::rename(&path, &flat).is_ok() {
+                open.push(flat);
             }
         }
+        if folder != top {
+            let _ = fs::remove_dir(&folder);
+        }
     }
-    let _ = fs::remove_dir_all(path);
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn nothing_is_too_deep_or_too_closed() {
+        let scratch = tempfile::tempdir().unwrap();
+        let top = scratch.path().join("top");
+        let names: PathBuf = std::iter::repeat_n("d", 300).collect();
+        fs::create_dir_all(top.join(&names)).unwrap();
+        fs::create_dir_all(top.join("other")).unwrap();
+        fs::write(top.join(&names).join("file"), "x").unwrap();
+        // Deeper than a path can say.
+        for _ in 0..12 {
+            let deeper = scratch.path().join("deeper");
+            fs::create_dir_all(deeper.join(&names)).unwrap();
+            fs::rename(&top, deeper.join(&names).join("top")).unwrap();
+            fs::rename(&deeper, &top).unwrap();
+        }
+        for closed in [top.join("d/d"), top.join("d")] {
+            fs::set_permissions(closed, fs::Permissions::from_mode(0o000)).unwrap();
+        }
+        flatten(&top);
+        assert_eq!(fs::read_dir(&top).unwrap().count(), 0);
+        remove_tree(&top);
+        assert!(!top.exists());
+    }
 }

@@ -43,6 +43,11 @@ impl Look {
         })
     }
 
+    /// Whether another one is the same but for its time.
+    pub fn differs_by_time_alone(&self, other: &Look) -> bool {
+        self.mode == other.mode && self.attributes == other.attributes
+    }
+
     /// Whether it is that of something that can be opened: a link has nothing but a time.
     pub fn has_mode(&self) -> bool {
         self.mode.is_some()

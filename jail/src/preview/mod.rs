@@ -8,18 +8,22 @@
 //! - [`commit`] applies the list, as a whole or not at all: [`planner`] turns it into
 //!   steps, [`journal`] holds them, [`ground`] does them and takes them back, [`room`] is
 //!   where they are staged.
+//! - [`edges`] tells where a preview is not like a run for real; [`lookout`] sees folders
+//!   that could not be renamed.
 //! - [`reach`] opens what is the caller's own, whatever its permissions say.
 
 pub mod auto_exec;
 pub mod beneath;
 pub mod commit;
 pub mod diff;
+pub mod edges;
 pub mod entry;
 pub mod fallback;
 pub mod ground;
 pub mod journal;
 pub mod layer;
 pub mod look;
+pub mod lookout;
 pub mod names;
 pub mod planner;
 pub mod reach;
@@ -31,6 +35,7 @@ pub mod store;
 pub mod tracked;
 pub mod walk;
 
+use std::collections::BTreeSet;
 use std::ffi::{CStr, OsStr};
 use std::fs::{self, DirBuilder};
 use std::io::{self, Write};
@@ -50,7 +55,9 @@ use crate::sys::file::FileId;
 use crate::sys::mount::READ_ONLY;
 use beneath::Beneath;
 use commit::Conflict;
+use edges::Obstacle;
 use entry::Entry;
+use fallback::Stop;
 use layer::{Fate, Home, Layer, Means};
 use names::Guarded;
 use record::{Held, Record, State, Totals, Verdict};
@@ -143,6 +150,50 @@ pub enum Error {
         /// Which.
         id: String,
     },
+    /// A path that was named is none of its changes.
+    #[error(
+        "preview {id} changes nothing at {}; `sjail diff --stat {id}` shows what it changes",
+        show_path(path)
+    )]
+    NoChange {
+        /// Which.
+        id: String,
+        /// As it was understood.
+        path: PathBuf,
+    },
+    /// A path that was named is a part of what can only go as a whole.
+    #[error(
+        "preview {id} deletes {} as a whole; name that folder, not {}",
+        show_path(above),
+        show_path(path)
+    )]
+    DeletedWith {
+        /// Which.
+        id: String,
+        /// As it was understood.
+        path: PathBuf,
+        /// The folder that is deleted.
+        above: PathBuf,
+    },
+    /// The layers are not what was recorded.
+    #[error(
+        "preview {id} is not what it was when it was shown: {} in its layer was changed since; nothing was done, `sjail discard {id}` drops it",
+        show_path(path)
+    )]
+    Tampered {
+        /// Which.
+        id: String,
+        /// Where.
+        path: PathBuf,
+    },
+    /// Its folder is needed.
+    #[error(
+        "preview {id} is half on the host, and its folder holds what is missing: `sjail undo {id}` takes it back; `sjail discard --force {id}` leaves the host as it is"
+    )]
+    HalfWay {
+        /// Which.
+        id: String,
+    },
     /// A copy would be too large.
     #[error(
         "no preview of {}: an overlay cannot be had there, and a copy would be too large ({why}); a smaller --workspace, or XDG_STATE_HOME on another file system, may help",
@@ -198,6 +249,8 @@ pub struct Preview {
     /// The coarse clock when it began: what the host changes afterwards is not older.
     started: (i64, i64),
     notes: Vec<String>,
+    /// What is mounted on the host.
+    mounts: Vec<PathBuf>,
 }
 
 /// A preview that was made.
@@ -237,6 +290,7 @@ impl Preview {
             layers: Vec::new(),
             started: next_tick(),
             notes: Vec::new(),
+            mounts: edges::mounts(),
         })
     }
 
@@ -246,6 +300,7 @@ impl Preview {
             Home::of(self.held.path(), number).remove();
         }
         self.layers.clear();
+        self.notes.clear();
         self.means = Means::Copy;
         self.notes.push(format!(
             "the preview ran on a copy of the writable places, for an overlay could not be had: {why}"
@@ -287,7 +342,7 @@ impl Preview {
                     },
                 })?;
         }
-        if self.means == Means::Copy {
+        if self.layers.iter().any(|layer| layer.means == Means::Copy) {
             // The copies were made now: what is older was not touched by the command.
             self.started = next_tick();
         }
@@ -324,28 +379,37 @@ impl Preview {
             });
             return shown(&copy);
         }
-        match self.means {
-            Means::Overlay => {
-                fallback::like(host, &home.upper())?;
-                self.layers.push(layer(host, Means::Overlay));
-                Ok(What::Overlay(Box::new(Overlay {
-                    lower: Place {
-                        path: c_string(host)?,
-                        id,
-                    },
-                    upper: c_string(&home.upper())?,
-                    work: c_string(&home.work())?,
-                })))
-            }
-            Means::Copy => {
-                fallback::copy_tree(host, &home.upper()).map_err(|error| match error {
-                    fallback::Stop::Io(error) => Failed::Io(error),
-                    fallback::Stop::TooLarge(why) => Failed::TooLarge(why),
-                })?;
-                self.layers.push(layer(host, Means::Copy));
-                shown(&home.upper())
+        let obstacle = match (self.means, fate) {
+            (Means::Overlay, Fate::Kept) => Obstacle::at(host, &self.mounts),
+            _ => None,
+        };
+        if self.means == Means::Copy || obstacle.is_some() {
+            match (fallback::copy_tree(host, &home.upper()), &obstacle) {
+                (Ok(()), _) => {
+                    self.notes.extend(obstacle.map(|why| why.copied(host)));
+                    self.layers.push(layer(host, Means::Copy));
+                    return shown(&home.upper());
+                }
+                // Better an overlay that cannot do everything than no preview.
+                (Err(Stop::TooLarge(_)), Some(why @ Obstacle::Owner)) => {
+                    self.notes.push(why.stays(host));
+                    home.remove();
+                    home.make(host)?;
+                }
+                (Err(Stop::TooLarge(why)), _) => return Err(Failed::TooLarge(why)),
+                (Err(Stop::Io(error)), _) => return Err(Failed::Io(error)),
             }
         }
+        fallback::like(host, &home.upper())?;
+        self.layers.push(layer(host, Means::Overlay));
+        Ok(What::Overlay(Box::new(Overlay {
+            lower: Place {
+                path: c_string(host)?,
+                id,
+            },
+            upper: c_string(&home.upper())?,
+            work: c_string(&home.work())?,
+        })))
     }
 
     /// Whether a path inside lies on a layer.
@@ -362,15 +426,22 @@ impl Preview {
     }
 
     /// Compares every layer with the host and writes down what is found.
-    pub fn finish(self, plan: &Plan, run: Ran) -> Result<Made, Error> {
-        let (totals, findings) = reach::over_own_files(|| self.compare(plan).map_err(Error::Look))?;
+    /// `tried` are the names that the command tried to change.
+    pub fn finish(self, plan: &Plan, run: Ran, tried: &BTreeSet<PathBuf>) -> Result<Made, Error> {
+        let Compared {
+            totals,
+            findings,
+            notes,
+        } = reach::over_own_files(|| self.compare(plan, tried).map_err(Error::Look))?;
+        let (time, nanos) = record::present();
         let mut record = Record {
             id: self.id.clone(),
             command: run.command,
             argv: plan.command.argv.clone(),
             cwd: plan.command.cwd.clone(),
             workspace: plan.workspace.path.clone(),
-            time: record::now(),
+            time,
+            nanos,
             exit_code: run.exit_code,
             state: State::Pending,
             committed: None,
@@ -381,6 +452,7 @@ impl Preview {
             verdict: run.verdict,
             notes: self.notes,
         };
+        record.notes.extend(notes);
         record.notes.extend(run.notes);
         self.held.write(&record).map_err(Error::Look)?;
         Ok(Made {
@@ -390,8 +462,9 @@ impl Preview {
         })
     }
 
-    fn compare(&self, plan: &Plan) -> io::Result<(Totals, Vec<Finding>)> {
+    fn compare(&self, plan: &Plan, tried: &BTreeSet<PathBuf>) -> io::Result<Compared> {
         let (mut totals, mut findings) = (Totals::default(), Vec::new());
+        let mut notes = Vec::new();
         let guarded = Guarded::of(plan);
         let quarantine = Quarantine::new(&self.sandbox, &self.id);
         let court = Court {
@@ -411,6 +484,11 @@ impl Preview {
             }
             home.drop_scratch();
             let (upper, lower) = (home.open()?, Beneath::open(layer.host.as_path())?);
+            if layer.means == Means::Overlay {
+                let seen_at = layer.seen_at.as_path();
+                notes.extend(edges::not_renamed(tried, seen_at, &upper, &lower));
+            }
+            let mounts = edges::below(&self.mounts, layer.host.as_path());
             let mut list = renames::List::new(&mut out, &mut totals, &upper, &lower);
             let mut sink = |entry: Entry| {
                 let full = lower.path().join(entry.path.as_path());
@@ -432,6 +510,7 @@ impl Preview {
                 means: layer.means,
                 only: layer.only.as_ref().map(ByteString::as_path),
                 guarded: &guarded,
+                mounts: &mounts,
                 started: self.started,
                 judge: &mut judge,
                 sink: &mut sink,
@@ -442,8 +521,19 @@ impl Preview {
         out.flush()?;
         totals.tracked = tracked.and_then(|tracked| tracked.count());
         totals.outside = outside;
-        Ok((totals, findings))
+        Ok(Compared {
+            totals,
+            findings,
+            notes,
+        })
     }
+}
+
+/// What a comparison with the host has found.
+struct Compared {
+    totals: Totals,
+    findings: Vec<Finding>,
+    notes: Vec<String>,
 }
 
 /// What is known of the run itself.

@@ -32,6 +32,22 @@ pub struct Planner<'a> {
     pub conflicts: Vec<Conflict>,
     /// What is left out, and why.
     pub kept_out: Vec<(PathBuf, String)>,
+    /// Changes that were not chosen.
+    pub left_out: u64,
+    /// Something in a layer that is not what was recorded.
+    pub tampered: Option<PathBuf>,
+    /// The new folder whose entries are being gone through.
+    whole: Option<Whole>,
+}
+
+/// A new folder that is put as a whole.
+struct Whole {
+    layer: usize,
+    path: PathBuf,
+    /// What it holds, all told.
+    holds: u64,
+    /// What of that the list has named.
+    named: u64,
 }
 
 impl<'a> Planner<'a> {
@@ -44,7 +60,7 @@ impl<'a> Planner<'a> {
         let mut split = HashSet::new();
         for entry in record::entries(folder)? {
             let entry = entry?;
-            let full = full(record, &entry);
+            let full = record.full(&entry);
             let is_part =
                 entry.within && (entry.kept_out.is_some() || choice.paths.contains(&full));
             if is_part {
@@ -68,6 +84,9 @@ impl<'a> Planner<'a> {
             last: Vec::new(),
             conflicts: Vec::new(),
             kept_out: Vec::new(),
+            left_out: 0,
+            tampered: None,
+            whole: None,
         })
     }
 
@@ -76,9 +95,14 @@ impl<'a> Planner<'a> {
         let total = usize::try_from(self.record.totals.entries).unwrap_or(usize::MAX);
         for (number, entry) in record::entries(self.folder)?.enumerate() {
             let entry = entry?;
-            self.one(&entry, rooms)?;
+            let mut copied = number;
+            self.one(&entry, rooms, &mut || {
+                copied += 1;
+                progress(Phase::Look, copied, total);
+            })?;
             progress(Phase::Look, number + 1, total);
         }
+        self.leave();
         // The deepest first, so that none changes the time of one that is done.
         self.last.sort_by(|a, b| b.path.cmp(&a.path));
         for step in std::mem::take(&mut self.last) {
@@ -87,17 +111,24 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    fn one(&mut self, entry: &Entry, rooms: &mut [Option<Room>]) -> io::Result<()> {
+    /// `copied` is called for everything that is copied into a room.
+    fn one(
+        &mut self,
+        entry: &Entry,
+        rooms: &mut [Option<Room>],
+        copied: &mut dyn FnMut(),
+    ) -> io::Result<()> {
         let path = entry.path.as_path();
-        let full = full(self.record, entry);
+        let full = self.record.full(entry);
         let is_split = self.split.contains(&(entry.layer, path.to_owned()));
-        let chosen = self.choice.paths.is_empty()
-            || self.choice.paths.iter().any(|path| full.starts_with(path));
+        let chosen = self.choice.wants(&full);
+        self.left_out += u64::from(!chosen && entry.is_shown() && entry.renamed_to.is_none());
         // A folder above that goes as a whole takes it along.
         let above = path.parent().map(|above| (entry.layer, above.to_owned()));
         if entry.within && !above.is_some_and(|above| self.split.contains(&above)) {
-            return Ok(());
+            return self.within(entry);
         }
+        self.leave();
         if !(chosen || is_split && self.leads(&full)) {
             return Ok(());
         }
@@ -111,6 +142,10 @@ impl<'a> Planner<'a> {
         let Some(Some(upper)) = self.uppers.get(entry.layer) else {
             return Ok(());
         };
+        if !is_as_made(entry, upper)? {
+            self.tampered.get_or_insert(full);
+            return Ok(());
+        }
         let host = &room.ground.host;
         let now = host.stat(path)?;
         if let Some(why) = self.conflict(entry, host, now.as_ref())? {
@@ -147,10 +182,19 @@ impl<'a> Planner<'a> {
                 }));
             }
             (_, now) => {
-                if room.is_guest() {
-                    room.stage(upper, path)?;
-                } else {
-                    clean(upper, path)?;
+                let holds = match room.is_guest() {
+                    true => room
+                        .stage(upper, path, copied)
+                        .and_then(|()| population(upper, path))?,
+                    false => clean(upper, path)?,
+                };
+                if entry.kind == Kind::Folder {
+                    self.whole = Some(Whole {
+                        layer: entry.layer,
+                        path: path.to_owned(),
+                        holds,
+                        named: 0,
+                    });
                 }
                 let new = room.ground.stage.stat(path)?;
                 let new = new.ok_or_else(|| io::Error::other("the layer is not complete"))?;
@@ -161,6 +205,33 @@ impl<'a> Planner<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Something in a new folder that is put as a whole.
+    fn within(&mut self, entry: &Entry) -> io::Result<()> {
+        let path = entry.path.as_path();
+        let Some(whole) = &mut self.whole else {
+            return Ok(());
+        };
+        if whole.layer != entry.layer || !path.starts_with(&whole.path) {
+            return Ok(());
+        }
+        whole.named += 1;
+        if let Some(Some(upper)) = self.uppers.get(entry.layer)
+            && !is_as_made(entry, upper)?
+        {
+            self.tampered.get_or_insert(self.record.full(entry));
+        }
+        Ok(())
+    }
+
+    /// The list has left the new folder: it must have named all that is in it.
+    fn leave(&mut self) {
+        if let Some(whole) = self.whole.take()
+            && whole.named != whole.holds
+        {
+            self.tampered.get_or_insert(whole.path);
+        }
     }
 
     /// Whether a chosen path lies below this one.
@@ -203,34 +274,73 @@ impl<'a> Planner<'a> {
     }
 }
 
-fn full(record: &Record, entry: &Entry) -> PathBuf {
-    let host = record
-        .layers
-        .get(entry.layer)
-        .map(|layer| layer.host.as_path());
-    let host = host.unwrap_or(Path::new("/"));
-    match entry.path.is_empty() {
-        true => host.to_owned(),
-        false => host.join(entry.path.as_path()),
-    }
+/// Whether the layer still has what was recorded.
+fn is_as_made(entry: &Entry, upper: &Beneath) -> io::Result<bool> {
+    let Some(made) = &entry.made else {
+        return Ok(true);
+    };
+    let now = upper.stat(entry.path.as_path())?;
+    Ok(now.is_some_and(|now| made.is(&now, entry.size)))
 }
 
-/// Takes an overlay's own notes off everything that leaves the layer.
-fn clean(upper: &Beneath, path: &Path) -> io::Result<()> {
-    let Some(stat) = upper.stat(path)? else {
-        return Ok(());
-    };
-    if kind(&stat) == Kind::Whiteout {
-        let (folder, name) = upper.parent(path)?;
-        let flags = nix::unistd::UnlinkatFlags::NoRemoveDir;
-        return Ok(nix::unistd::unlinkat(&folder, name.as_c_str(), flags)?);
-    }
-    if kind(&stat) != Kind::Link {
+/// What is in a folder of a layer, all told; nothing in what is no folder.
+fn population(upper: &Beneath, path: &Path) -> io::Result<u64> {
+    let mut count = 0;
+    each_below(upper, path, |_, what| {
+        count += u64::from(what != Kind::Whiteout);
+        Ok(())
+    })?;
+    Ok(count)
+}
+
+/// Takes an overlay's own notes off everything that leaves the layer; what was in it.
+fn clean(upper: &Beneath, path: &Path) -> io::Result<u64> {
+    let mut count = 0;
+    each_below(upper, path, |path, what| {
+        count += u64::from(what != Kind::Whiteout);
+        match what {
+            Kind::Whiteout => {
+                let (folder, name) = upper.parent(path)?;
+                let flags = nix::unistd::UnlinkatFlags::NoRemoveDir;
+                Ok(nix::unistd::unlinkat(&folder, name.as_c_str(), flags)?)
+            }
+            Kind::Link => Ok(()),
+            _ => upper.strip(path),
+        }
+    })?;
+    if upper
+        .stat(path)?
+        .is_some_and(|stat| kind(&stat) != Kind::Link)
+    {
         upper.strip(path)?;
     }
-    if kind(&stat) == Kind::Folder {
-        for name in upper.names(path)? {
-            clean(upper, &path.join(name))?;
+    Ok(count)
+}
+
+/// Calls with everything below a folder.
+fn each_below(
+    upper: &Beneath,
+    path: &Path,
+    mut call: impl FnMut(&Path, Kind) -> io::Result<()>,
+) -> io::Result<()> {
+    let is_folder = |path: &Path| {
+        let stat = upper.stat(path)?;
+        Ok::<_, io::Error>(stat.is_some_and(|stat| kind(&stat) == Kind::Folder))
+    };
+    let mut open = Vec::new();
+    if is_folder(path)? {
+        open.push(path.to_owned());
+    }
+    while let Some(folder) = open.pop() {
+        for name in upper.names(&folder)? {
+            let path = folder.join(name);
+            let Some(stat) = upper.stat(&path)? else {
+                continue;
+            };
+            call(&path, kind(&stat))?;
+            if kind(&stat) == Kind::Folder {
+                open.push(path);
+            }
         }
     }
     Ok(())

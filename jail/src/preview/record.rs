@@ -28,6 +28,9 @@ pub struct Record {
     pub workspace: ByteString,
     /// When it ran, seconds since 1970.
     pub time: i64,
+    /// And nanoseconds: of several in one second, which was the last.
+    #[serde(default)]
+    pub nanos: u32,
     /// What it exited with.
     pub exit_code: u8,
     /// What has become of it.
@@ -50,6 +53,18 @@ pub struct Record {
     /// What a reader should know beyond the numbers, each in a sentence.
     #[serde(default)]
     pub notes: Vec<String>,
+}
+
+impl Record {
+    /// The path of the host at which something changes.
+    pub fn full(&self, entry: &Entry) -> PathBuf {
+        let layer = self.layers.get(entry.layer);
+        let host = layer.map_or(Path::new("/"), |layer| layer.host.as_path());
+        match entry.path.is_empty() {
+            true => host.to_owned(),
+            false => host.join(entry.path.as_path()),
+        }
+    }
 }
 
 /// What has become of a preview.
@@ -104,6 +119,9 @@ pub struct Totals {
     pub renamed: u64,
     /// Other permissions, owners or attributes.
     pub changed: u64,
+    /// Files of which nothing but the time differs.
+    #[serde(default)]
+    pub touched: u64,
     /// New or changed symbolic links.
     pub links: u64,
     /// New folders.
@@ -147,7 +165,7 @@ impl Totals {
                 self.bytes_deleted += entry.old_size;
             }
             Act::Changed => self.changed += 1,
-            Act::Touched => {}
+            Act::Touched => self.touched += u64::from(entry.is_shown()),
         }
         if matches!(entry.act, Act::Created | Act::Modified) && entry.renamed_from.is_none() {
             self.bytes_written += entry.size;
@@ -162,15 +180,21 @@ impl Totals {
             deleted,
             renamed,
             changed,
+            touched,
             links,
             folders,
             ..
         } = self;
-        [created, modified, deleted, renamed, changed, links, folders]
-            .iter()
-            .all(|count| **count == 0)
+        [
+            created, modified, deleted, renamed, changed, touched, links, folders,
+        ]
+        .iter()
+        .all(|count| **count == 0)
     }
 }
+
+/// Previews are dropped when they are this old, and commits can be taken back as long.
+pub const KEPT: i64 = 7 * 24 * 3600;
 
 const RECORD: &str = "preview.json";
 const ENTRIES: &str = "changes.jsonl";
@@ -276,7 +300,12 @@ pub fn entries(path: &Path) -> io::Result<impl Iterator<Item = io::Result<Entry>
 
 /// Seconds since 1970.
 pub fn now() -> i64 {
+    present().0
+}
+
+/// Seconds since 1970, and nanoseconds.
+pub fn present() -> (i64, u32) {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
-        .map_or(0, |time| time.as_secs() as i64)
+        .map_or((0, 0), |time| (time.as_secs() as i64, time.subsec_nanos()))
 }

@@ -1,19 +1,34 @@
 //! The list of changes on its way to the disk: files that only have another name are
 //! found, as long as the list is short enough to be looked at as a whole.
 
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufWriter};
+use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
-use super::beneath::{Beneath, Kind};
-use super::entry::{Act, Entry};
+use super::beneath::{Beneath, Kind, kind};
+use super::entry::{Act, Entry, content_size};
 use super::record::{Totals, write_entry};
-use super::walk::{Count, hash};
+use super::walk::{Count, hash, same};
 
 /// Longer lists go to the disk as they come.
 const WHOLE: usize = 20_000;
-/// Larger files are not compared.
-const COMPARED: u64 = 256 << 20;
+/// So many bytes are read in order to find renames.
+const COMPARED: u64 = 1 << 30;
+
+/// What two things must have in common: kind, number of files, bytes.
+type Sort = (Kind, u64, u64);
+
+/// Something deleted that may only have another name now.
+struct Gone {
+    /// Its place in the list.
+    index: usize,
+    /// What tells its content from others, once that is known.
+    mark: Option<Vec<u8>>,
+}
 
 /// A list of changes that is being written.
 pub struct List<'a> {
@@ -23,6 +38,8 @@ pub struct List<'a> {
     lower: &'a Beneath,
     waiting: Vec<Entry>,
     is_long: bool,
+    /// So many bytes may still be read.
+    left: Cell<u64>,
 }
 
 impl<'a> List<'a> {
@@ -40,6 +57,7 @@ impl<'a> List<'a> {
             lower,
             waiting: Vec::new(),
             is_long: false,
+            left: Cell::new(COMPARED),
         }
     }
 
@@ -74,82 +92,154 @@ impl<'a> List<'a> {
     }
 
     fn pair(&mut self) {
-        let of = |act: Act, entry: &Entry| entry.act == act && entry.kept_out.is_none();
-        let mut gone: Vec<usize> = (0..self.waiting.len())
-            .filter(|index| {
-                self.waiting
-                    .get(*index)
-                    .is_some_and(|e| of(Act::Deleted, e))
-            })
-            .collect();
-        for index in 0..self.waiting.len() {
-            if gone.is_empty() {
-                return;
+        let mut gone: HashMap<Sort, Vec<Gone>> = HashMap::new();
+        for (index, entry) in self.waiting.iter().enumerate() {
+            if entry.act == Act::Deleted && entry.kept_out.is_none() {
+                let sort = (entry.kind, entry.files, entry.old_size);
+                gone.entry(sort)
+                    .or_default()
+                    .push(Gone { index, mark: None });
             }
-            let Some(new) = self.waiting.get(index) else {
-                continue;
-            };
-            if !of(Act::Created, new) || new.within {
-                continue;
+        }
+        let mut new = 0;
+        while let (false, Some(entry)) = (gone.is_empty(), self.waiting.get(new)) {
+            let is_free = entry.act == Act::Created && entry.kept_out.is_none() && !entry.within;
+            if is_free && let Some(old) = self.find(entry, &mut gone) {
+                self.mark(old, new);
             }
-            let found = gone.iter().position(|old| {
-                let old = self.waiting.get(*old);
-                old.is_some_and(|old| self.is_same(old, new))
-            });
-            let Some(old) = found.map(|at| gone.swap_remove(at)) else {
-                continue;
-            };
-            self.mark(old, index);
+            new += 1;
         }
     }
 
-    /// Notes a rename on both sides, and on everything in a renamed folder.
+    /// The deleted thing that a new one was, if it was one; it is taken out of the list.
+    fn find(&self, new: &Entry, gone: &mut HashMap<Sort, Vec<Gone>>) -> Option<usize> {
+        let path = new.path.as_path();
+        let sort = match new.kind {
+            Kind::Folder => {
+                let mut count = Count::default();
+                count.add(self.upper, path);
+                (new.kind, count.files, count.bytes)
+            }
+            kind => (kind, new.files, new.size),
+        };
+        // Empty files and folders are like any other.
+        let is_something = match sort {
+            (Kind::File, _, size) => size > 0,
+            (Kind::Folder, files, _) => files > 0,
+            (kind, ..) => kind == Kind::Link,
+        };
+        let same_size = gone.get_mut(&sort).filter(|_| is_something)?;
+        let at = match new.kind {
+            Kind::Folder => same_size.iter().position(|old| {
+                let old = self.waiting.get(old.index);
+                old.is_some_and(|old| self.is_same_folder(old.path.as_path(), path))
+            })?,
+            kind => {
+                let own = self.mark_of(self.upper, path, kind, sort.2)?;
+                same_size.iter_mut().position(|old| {
+                    if old.mark.is_none()
+                        && let Some(entry) = self.waiting.get(old.index)
+                    {
+                        let path = entry.path.as_path();
+                        old.mark = self.mark_of(self.lower, path, kind, sort.2);
+                    }
+                    old.mark.as_ref() == Some(&own)
+                })?
+            }
+        };
+        Some(same_size.swap_remove(at).index)
+    }
+
+    /// Notes a rename on both sides, and on everything in a renamed folder, which follows
+    /// it in the list.
     fn mark(&mut self, old: usize, new: usize) {
         let path = |index: usize| self.waiting.get(index).map(|entry| entry.path.clone());
         let (Some(from), Some(to)) = (path(old), path(new)) else {
             return;
         };
-        for entry in &mut self.waiting {
-            if entry.act == Act::Deleted && entry.path == from {
-                entry.renamed_to = Some(to.clone());
-            } else if entry.act == Act::Created
-                && let Ok(rest) = entry.path.as_path().strip_prefix(to.as_path())
-            {
-                entry.renamed_from = Some(if rest.as_os_str().is_empty() {
-                    from.clone()
-                } else {
-                    from.as_path().join(rest).into()
-                });
-            }
+        let mut mode = None;
+        if let Some(entry) = self.waiting.get_mut(old) {
+            entry.renamed_to = Some(to.clone());
+            mode = entry.base.as_ref().map(|base| base.mode & 0o7777);
+        }
+        for entry in self.waiting.iter_mut().skip(new) {
+            let Ok(rest) = entry.path.as_path().strip_prefix(to.as_path()) else {
+                break;
+            };
+            entry.renamed_from = Some(match rest.as_os_str().is_empty() {
+                true => from.clone(),
+                false => from.as_path().join(rest).into(),
+            });
+        }
+        // The same content under another name may have other permissions.
+        if let (Some(before), Some(entry)) = (mode, self.waiting.get_mut(new))
+            && entry.kind != Kind::Link
+            && let Ok(Some(stat)) = self.upper.stat(to.as_path())
+            && stat.st_mode & 0o7777 != before
+        {
+            entry.mode = Some((before, stat.st_mode & 0o7777));
         }
     }
 
-    fn is_same(&self, old: &Entry, new: &Entry) -> bool {
-        let (from, to) = (old.path.as_path(), new.path.as_path());
-        match (old.kind, new.kind) {
-            (Kind::File, Kind::File) => {
-                (1..=COMPARED).contains(&new.size)
-                    && old.old_size == new.size
-                    && self.hash_of(self.lower, from).is_some_and(|hash| {
-                        self.hash_of(self.upper, to).as_deref() == Some(hash.as_str())
-                    })
+    /// What tells the content of a file or the target of a link from others.
+    fn mark_of(&self, side: &Beneath, path: &Path, kind: Kind, size: u64) -> Option<Vec<u8>> {
+        match kind {
+            Kind::Link => side.link(path).ok().map(OsString::into_vec),
+            Kind::File => {
+                self.spend(size)?;
+                let hash = side.file(path).and_then(hash).ok()?;
+                Some(hash.into_bytes())
             }
-            (Kind::Link, Kind::Link) => {
-                let (old, new) = (self.lower.link(from), self.upper.link(to));
-                old.is_ok_and(|old| new.is_ok_and(|new| old == new))
+            _ => None,
+        }
+    }
+
+    /// Whether two folders hold the same, to the last byte and bit of permissions.
+    fn is_same_folder(&self, from: &Path, to: &Path) -> bool {
+        let mut open = vec![(from.to_owned(), to.to_owned())];
+        while let Some((from, to)) = open.pop() {
+            let (Ok(Some(old)), Ok(Some(new))) = (self.lower.stat(&from), self.upper.stat(&to))
+            else {
+                return false;
+            };
+            let same = old.st_mode == new.st_mode
+                && match kind(&old) {
+                    Kind::Folder => match (self.lower.names(&from), self.upper.names(&to)) {
+                        (Ok(names), Ok(others)) if names == others => {
+                            open.extend(names.iter().map(|n| (from.join(n), to.join(n))));
+                            true
+                        }
+                        _ => false,
+                    },
+                    Kind::File => {
+                        old.st_size == new.st_size
+                            && self.spend(content_size(&old)).is_some()
+                            && self.has_same_bytes(&from, &to)
+                    }
+                    Kind::Link => {
+                        let (old, new) = (self.lower.link(&from), self.upper.link(&to));
+                        old.is_ok_and(|old| new.is_ok_and(|new| old == new))
+                    }
+                    _ => old.st_rdev == new.st_rdev,
+                };
+            if !same {
+                return false;
             }
-            (Kind::Folder, Kind::Folder) => {
-                let mut count = Count::default();
-                count.add(self.upper, to);
-                old.files > 0
-                    && (count.files, count.bytes) == (old.files, old.old_size)
-                    && self.lower.names(from).ok() == self.upper.names(to).ok()
-            }
+        }
+        true
+    }
+
+    fn has_same_bytes(&self, from: &Path, to: &Path) -> bool {
+        match (self.lower.file(from), self.upper.file(to)) {
+            (Ok(old), Ok(new)) => same(old, new).unwrap_or(false),
             _ => false,
         }
     }
 
-    fn hash_of(&self, beneath: &Beneath, path: &Path) -> Option<String> {
-        beneath.file(path).and_then(hash).ok()
+    /// Takes so much out of what may be read.
+    fn spend(&self, bytes: u64) -> Option<()> {
+        let left = self.left.get().checked_sub(bytes)?;
+        self.left.set(left);
+        Some(())
     }
 }

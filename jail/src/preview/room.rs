@@ -71,7 +71,12 @@ impl Room {
     }
 
     /// Copies something of the layer here, with the folders on the way.
-    pub fn stage(&mut self, upper: &Beneath, path: &Path) -> io::Result<()> {
+    pub fn stage(
+        &mut self,
+        upper: &Beneath,
+        path: &Path,
+        each: &mut dyn FnMut(),
+    ) -> io::Result<()> {
         let Some(guest) = &self.guest else {
             return Ok(());
         };
@@ -90,7 +95,7 @@ impl Room {
             }
             self.links.insert(meta.ino(), to.clone());
         }
-        carry(&from, &to)
+        carry(&from, &to, each)
     }
 
     /// The folders on the way to something that is taken back to the stage.
@@ -103,7 +108,7 @@ impl Room {
 
     /// Copies the backups home. Each is there as a whole or not at all, and those in the
     /// host's folder count until the commit does.
-    pub fn bring_home(&self) -> io::Result<()> {
+    pub fn bring_home(&self, each: &mut dyn FnMut()) -> io::Result<()> {
         let Some(guest) = &self.guest else {
             return Ok(());
         };
@@ -113,7 +118,7 @@ impl Room {
             if fs::symlink_metadata(&to).is_err() {
                 let draft = self.backup.join("draft");
                 remove_any(&draft);
-                carry(&entry.path(), &draft)?;
+                carry(&entry.path(), &draft, each)?;
                 fs::rename(&draft, &to)?;
             }
         }
@@ -121,13 +126,14 @@ impl Room {
     }
 
     /// Copies the backups of a finished commit back beside their targets.
-    pub fn fetch(&self) -> io::Result<()> {
+    pub fn fetch(&self, each: &mut dyn FnMut()) -> io::Result<()> {
         let Some(guest) = &self.guest else {
             return Ok(());
         };
         for entry in fs::read_dir(&self.backup)? {
             let entry = entry?;
-            carry(&entry.path(), &guest.join("backup").join(entry.file_name()))?;
+            let to = guest.join("backup").join(entry.file_name());
+            carry(&entry.path(), &to, each)?;
         }
         Ok(())
     }
@@ -185,9 +191,10 @@ fn is_same_mount(one: &Beneath, other: &Beneath) -> io::Result<bool> {
 }
 
 /// Copies a file, or a folder with all that is in it.
-fn carry(from: &Path, to: &Path) -> io::Result<()> {
+fn carry(from: &Path, to: &Path, each: &mut dyn FnMut()) -> io::Result<()> {
+    each();
     let done = if fs::symlink_metadata(from)?.is_dir() {
-        make(to).and_then(|()| fallback::copy_all(from, to))
+        make(to).and_then(|()| fallback::copy_all(from, to, each))
     } else {
         fallback::copy(from, to)
     };

@@ -7,7 +7,7 @@ use sjail_policy::show::inert;
 
 use super::beneath::Kind;
 use super::entry::{Act, Entry};
-use super::record::{Record, Totals};
+use super::record::{self, Record, State, Totals};
 
 /// A longer tree is cut, and says so.
 const MOST: u64 = 200;
@@ -47,13 +47,16 @@ pub fn numbers(totals: &Totals) -> String {
         (totals.deleted, "deleted"),
         (totals.renamed, "renamed"),
         (totals.changed, "with other permissions or attributes"),
+        (totals.touched, "with another time"),
     ] {
         if count > 0 {
             parts.push(format!("{} {word}", grouped(count)));
         }
     }
-    if totals.folders > 0 {
-        parts.push(format!("{} new folders", grouped(totals.folders)));
+    match totals.folders {
+        0 => {}
+        1 => parts.push("1 new folder".to_owned()),
+        count => parts.push(format!("{} new folders", grouped(count))),
     }
     if parts.is_empty() {
         return "nothing would change".to_owned();
@@ -88,6 +91,7 @@ pub fn brief(totals: &Totals) -> String {
         (totals.modified, "changes", 0),
         (totals.renamed, "renames", 0),
         (totals.changed, "changes the permissions of", 0),
+        (totals.touched, "changes the time of", 0),
     ] {
         if count > 0 {
             parts.push(format!("{word} {}", files(count)));
@@ -96,8 +100,10 @@ pub fn brief(totals: &Totals) -> String {
             parts.push(size(bytes));
         }
     }
-    if totals.folders > 0 {
-        parts.push(format!("makes {} folders", grouped(totals.folders)));
+    match totals.folders {
+        0 => {}
+        1 => parts.push("makes 1 folder".to_owned()),
+        count => parts.push(format!("makes {} folders", grouped(count))),
     }
     if totals.bytes_written > 0 {
         parts.push(format!("writes {}", size(totals.bytes_written)));
@@ -165,8 +171,14 @@ pub fn summary(
     entries: impl Iterator<Item = std::io::Result<Entry>>,
     ink: Ink,
 ) -> String {
+    let state = match record.state {
+        State::Pending => "nothing on the host has changed",
+        State::Committing => "a commit of it has begun and not ended",
+        State::Committed => "it is committed",
+        State::Undoing => "its commit is being taken back",
+    };
     let mut text = format!(
-        "preview {}: {}; nothing on the host has changed\n",
+        "preview {}: {}; {state}\n",
         record.id,
         numbers(&record.totals)
     );
@@ -174,13 +186,15 @@ pub fn summary(
     for note in &record.notes {
         let _ = writeln!(text, "  {}", inert(note.as_bytes()));
     }
-    if !record.totals.is_nothing() {
-        let _ = writeln!(
+    let id = &record.id;
+    let _ = match record.state {
+        State::Pending if record.totals.is_nothing() => Ok(()),
+        State::Pending => writeln!(
             text,
-            "to see it: sjail diff {0} · to keep it: sjail commit {0} · to drop it: sjail discard {0}",
-            record.id
-        );
-    }
+            "to see it: sjail diff {id} · to keep it: sjail commit {id} · to drop it: sjail discard {id}"
+        ),
+        _ => writeln!(text, "to take it back: sjail undo {id}"),
+    };
     text
 }
 
@@ -192,6 +206,7 @@ pub fn object(record: &Record) -> serde_json::Value {
         "command": record.command,
         "workspace": record.workspace,
         "time": record.time,
+        "expires": record.time + record::KEPT,
         "exit_code": record.exit_code,
         "totals": record.totals,
         "places": record.layers.iter().map(|layer| {
@@ -228,8 +243,7 @@ fn tree(
         }
         let path = entry.path.as_path();
         let depth = folders(path, &mut above, text);
-        let indent = "  ".repeat(depth + 2);
-        let _ = writeln!(text, "{indent}{}", line(&entry, ink));
+        let _ = writeln!(text, "{}{}", indent(depth), line(&entry, ink));
         if entry.kind == Kind::Folder && entry.act != Act::Deleted {
             above = path.to_owned();
         }
@@ -249,12 +263,16 @@ fn folders(path: &Path, above: &mut PathBuf, text: &mut String) -> usize {
         .count();
     let parts: Vec<Component<'_>> = parent.components().collect();
     for (depth, part) in parts.iter().enumerate().skip(common) {
-        let indent = "  ".repeat(depth + 2);
         let name = inert(part.as_os_str().as_encoded_bytes());
-        let _ = writeln!(text, "{indent}{name}/");
+        let _ = writeln!(text, "{}{name}/", indent(depth));
     }
     *above = parent.to_owned();
     parts.len()
+}
+
+/// Nobody can follow what is deeper than this.
+fn indent(depth: usize) -> String {
+    "  ".repeat((depth + 2).min(24))
 }
 
 /// One change in one line, without its folder.
@@ -282,7 +300,8 @@ fn mark(entry: &Entry) -> (&'static str, &'static str) {
         Act::Created => ("+", "32"),
         Act::Modified => ("~", "33"),
         Act::Deleted => ("-", "31"),
-        Act::Changed | Act::Touched => ("m", "34"),
+        Act::Changed => ("m", "34"),
+        Act::Touched => ("t", "34"),
     }
 }
 
@@ -294,12 +313,15 @@ fn facts(entry: &Entry) -> Vec<String> {
         (Act::Modified, Kind::File) if entry.size != entry.old_size => {
             facts.push(format!("{} → {}", size(entry.old_size), size(entry.size)));
         }
-        (Act::Deleted, Kind::Folder) => facts.push(format!(
-            "{} files, {}",
-            grouped(entry.files),
-            size(entry.old_size)
-        )),
+        (Act::Deleted, Kind::Folder) => facts.push(match entry.files {
+            1 => format!("1 file, {}", size(entry.old_size)),
+            count => format!("{} files, {}", grouped(count), size(entry.old_size)),
+        }),
         (Act::Deleted, Kind::File) => facts.push(size(entry.old_size)),
+        (Act::Changed, _) if entry.mode.is_none() && entry.owner.is_none() => {
+            facts.push("other attributes".to_owned());
+        }
+        (Act::Touched, _) => facts.push("another time".to_owned()),
         _ => {}
     }
     if let Some(was) = entry.was {
@@ -358,6 +380,20 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
+/// A span of time for people, in its largest unit.
+pub fn span(seconds: i64) -> String {
+    let (count, unit) = match seconds.max(0) {
+        seconds @ 0..60 => (seconds, "second"),
+        seconds @ 60..3600 => (seconds / 60, "minute"),
+        seconds @ 3600..172_800 => (seconds / 3600, "hour"),
+        seconds => (seconds / 86_400, "day"),
+    };
+    match count {
+        1 => format!("1 {unit}"),
+        _ => format!("{count} {unit}s"),
+    }
+}
+
 /// A number of bytes for people.
 pub fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KB", "MB", "GB", "TB"];
@@ -388,6 +424,8 @@ mod tests {
         assert_eq!(size(1500), "1.5 KB");
         assert_eq!(size(412_000_000), "412 MB");
         assert_eq!(numbers(&Totals::default()), "nothing would change");
+        assert_eq!(span(61), "1 minute");
+        assert_eq!(span(7 * 86_400 - 1), "6 days");
     }
 
     #[test]

@@ -10,9 +10,6 @@ use super::layer::{Home, remove_tree};
 use super::reach;
 use super::record::{self, Held, Record, State};
 
-/// Previews are dropped when they are this old, and commits can be taken back as long.
-const KEPT: i64 = 7 * 24 * 3600;
-
 /// Everything that is kept for workspaces: the folder `sandboxes` of the state.
 #[derive(Debug, Clone)]
 pub struct Store(PathBuf);
@@ -30,7 +27,7 @@ impl Store {
             .into_iter()
             .filter_map(|path| record::read(&path).ok().map(|record| (path, record)))
             .collect();
-        found.sort_by(|(_, a), (_, b)| (b.time, &b.id).cmp(&(a.time, &a.id)));
+        found.sort_by(|(_, a), (_, b)| (b.time, b.nanos, &b.id).cmp(&(a.time, a.nanos, &a.id)));
         found
     }
 
@@ -132,7 +129,7 @@ impl Store {
             let gone = match record::read(&path) {
                 Ok(record) => {
                     let settled = matches!(record.state, State::Pending | State::Committed);
-                    settled && record.time + KEPT < record::now()
+                    settled && record.time + record::KEPT < record::now()
                 }
                 // The lock is held while it is made: nobody is at it any more.
                 Err(error) => error.kind() == io::ErrorKind::NotFound,

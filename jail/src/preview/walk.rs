@@ -3,6 +3,7 @@
 //! Of an overlay only the upper layer is gone through: what the command did not touch is
 //! not looked at, however large the workspace is. Of a copy everything is.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -30,6 +31,8 @@ pub struct Walk<'a> {
     pub means: Means,
     /// What must not be committed.
     pub guarded: &'a Guarded,
+    /// What is mounted below the host's folder: a commit cannot reach into it.
+    pub mounts: &'a [PathBuf],
     /// When the command started: an older file of a copy was not touched, a newer one of
     /// the host has changed meanwhile.
     pub started: (i64, i64),
@@ -39,6 +42,15 @@ pub struct Walk<'a> {
     pub judge: &'a mut dyn FnMut(&Path),
     /// Who takes the changes.
     pub sink: &'a mut dyn FnMut(Entry) -> io::Result<()>,
+}
+
+/// A folder that is being gone through.
+struct Folder {
+    path: PathBuf,
+    /// What the layer has in it, in order.
+    names: Vec<OsString>,
+    next: usize,
+    ground: Ground,
 }
 
 /// Whether the host has the folder that is being gone through.
@@ -67,54 +79,68 @@ impl Walk<'_> {
         if let (Some(old), Some(new)) = (self.lower.stat(top)?, self.upper.stat(top)?) {
             self.merged(top, &old, &new)?;
         }
-        self.folder(top, Ground::Merged)
-    }
-
-    fn folder(&mut self, below: &Path, ground: Ground) -> io::Result<()> {
-        let names = self.upper.names(below)?;
-        let is_marked = self.means == Means::Copy || self.upper.is_opaque(below);
-        let ground = match ground {
-            Ground::Merged if is_marked => Ground::Hidden,
-            ground => ground,
-        };
-        for name in &names {
-            let path = below.join(name);
-            // Deeper than a path can say: it cannot be shown, and is not committed.
-            let Some(new) = self.upper.stat(&path)? else {
+        // Not by recursion: a command can nest folders deeper than a stack is.
+        let mut open = vec![self.folder(top.to_owned(), Ground::Merged)?];
+        while let Some(folder) = open.last_mut() {
+            let Some(name) = folder.names.get(folder.next) else {
+                self.hidden(folder)?;
+                open.pop();
                 continue;
             };
-            let old = match ground {
-                Ground::Merged | Ground::Hidden => self.lower.stat(&path)?,
-                Ground::New => None,
-            };
-            self.one(&path, &new, old.as_ref(), ground)?;
+            folder.next += 1;
+            let path = folder.path.join(name);
+            if let Some(ground) = self.one(&path, folder.ground)? {
+                open.push(self.folder(path, ground)?);
+            }
         }
-        if ground == Ground::Hidden {
-            for name in self.lower.names(below).unwrap_or_default() {
-                if names.binary_search(&name).is_err() {
-                    let path = below.join(name);
-                    if let Some(old) = self.lower.stat(&path)? {
-                        self.deleted(&path, &old)?;
-                    }
+        Ok(())
+    }
+
+    fn folder(&self, path: PathBuf, ground: Ground) -> io::Result<Folder> {
+        let is_marked = self.means == Means::Copy || self.upper.is_opaque(&path);
+        Ok(Folder {
+            names: self.upper.names(&path)?,
+            next: 0,
+            ground: match ground {
+                Ground::Merged if is_marked => Ground::Hidden,
+                ground => ground,
+            },
+            path,
+        })
+    }
+
+    /// What the host has in a folder and the layer hides, without putting anything there.
+    fn hidden(&mut self, folder: &Folder) -> io::Result<()> {
+        if folder.ground != Ground::Hidden {
+            return Ok(());
+        }
+        for name in self.lower.names(&folder.path).unwrap_or_default() {
+            if folder.names.binary_search(&name).is_err() {
+                let path = folder.path.join(name);
+                if let Some(old) = self.lower.stat(&path)? {
+                    self.deleted(&path, &old)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn one(
-        &mut self,
-        path: &Path,
-        new: &FileStat,
-        old: Option<&FileStat>,
-        ground: Ground,
-    ) -> io::Result<()> {
+    /// One name; a folder is gone into, and this is what the host has there.
+    fn one(&mut self, path: &Path, ground: Ground) -> io::Result<Option<Ground>> {
+        let Some(new) = &self.upper.stat(path)? else {
+            return self.too_deep(path, ground).map(|()| None);
+        };
+        let old = match ground {
+            Ground::Merged | Ground::Hidden => self.lower.stat(path)?,
+            Ground::New => None,
+        };
+        let old = old.as_ref();
         match (kind(new), old) {
-            (Kind::Whiteout, Some(old)) => self.deleted(path, old),
-            (Kind::Whiteout, None) => Ok(()),
+            (Kind::Whiteout, Some(old)) => self.deleted(path, old)?,
+            (Kind::Whiteout, None) => {}
             (Kind::Folder, Some(old)) if kind(old) == Kind::Folder => {
                 self.merged(path, old, new)?;
-                self.folder(path, ground)
+                return Ok(Some(ground));
             }
             (Kind::Folder, old) => {
                 let act = if old.is_some() {
@@ -133,10 +159,20 @@ impl Walk<'_> {
                 if path.file_name() == Some(".git".as_ref()) {
                     (self.judge)(&self.upper.path().join(path).join("config"));
                 }
-                self.folder(path, Ground::New)
+                return Ok(Some(Ground::New));
             }
-            _ => self.leaf(path, new, old, ground),
+            _ => self.leaf(path, new, old, ground)?,
         }
+        Ok(None)
+    }
+
+    /// Deeper than a path can say: it cannot be reached by its name, so it stays behind.
+    fn too_deep(&mut self, path: &Path, ground: Ground) -> io::Result<()> {
+        let mut entry = self.entry(path, Act::Created, Kind::Folder);
+        entry.files = 0;
+        entry.within = ground == Ground::New;
+        entry.kept_out = Some("lies deeper than a path can be long".to_owned());
+        (self.sink)(entry)
     }
 
     /// A folder on both sides.
@@ -203,6 +239,20 @@ impl Walk<'_> {
         self.put(entry)
     }
 
+    /// Whether something lies in, or holds, what is mounted below the host's folder.
+    fn mounted(&self, entry: &Entry) -> Option<String> {
+        let path = entry.path.as_path();
+        let is_kept = matches!(entry.act, Act::Changed | Act::Touched);
+        let found = self
+            .mounts
+            .iter()
+            .find(|mount| path.starts_with(mount) || mount.starts_with(path) && !is_kept)?;
+        Some(match path.starts_with(found) {
+            true => "lies on a file system that is mounted there".to_owned(),
+            false => "holds something that is mounted there".to_owned(),
+        })
+    }
+
     fn target(&self, path: &Path, now: Kind) -> Option<sjail_policy::bytes::ByteString> {
         match now {
             Kind::Link => self.upper.link(path).ok().map(Into::into),
@@ -254,7 +304,13 @@ impl Walk<'_> {
 
     fn put(&mut self, mut entry: Entry) -> io::Result<()> {
         let full = self.lower.path().join(entry.path.as_path());
-        entry.kept_out = self.guarded.why(&full, entry.act, self.upper, self.lower);
+        entry.kept_out = self
+            .guarded
+            .why(&full, entry.act, self.upper, self.lower)
+            .or_else(|| self.mounted(&entry));
+        if entry.act == Act::Touched && entry.kept_out.is_some() && entry.kind == Kind::Folder {
+            return Ok(());
+        }
         entry.auto_exec = match entry.act {
             Act::Deleted | Act::Touched => None,
             _ if entry.kind == Kind::Folder => None,
@@ -319,7 +375,7 @@ pub fn hash(mut file: impl Read) -> io::Result<String> {
 }
 
 /// Whether two files hold the same bytes.
-fn same(mut one: File, mut other: File) -> io::Result<bool> {
+pub fn same(mut one: File, mut other: File) -> io::Result<bool> {
     let (mut left, mut right) = (vec![0; 1 << 16], vec![0; 1 << 16]);
     loop {
         let length = fill(&mut one, &mut left)?;

@@ -54,7 +54,10 @@ impl Supervisor<'_> {
             cause,
             output: outcome::output(kept.filter_map(Tap::finish).collect()),
             duration: self.started.elapsed(),
-            usage: usage(self.peaks, tally),
+            usage: Usage {
+                started: self.count,
+                ..usage(self.peaks, tally)
+            },
         })
     }
 }
@@ -80,5 +83,6 @@ fn usage(peaks: Peaks, tally: Tally) -> Usage {
         peak_memory,
         peak_memory_of,
         processes: tally.peak_pids.or(counted),
+        started: None,
     }
 }

@@ -105,6 +105,7 @@ pub fn run(jail: Jail, mut watch: Watch<'_>) -> Result<Outcome, Error> {
         settle_at: None,
         started: Instant::now(),
         exited: None,
+        count: None,
         failed: None,
         cause: None,
         wants_terminal: false,
@@ -166,6 +167,8 @@ struct Supervisor<'a> {
     started: Instant,
     peaks: Peaks,
     exited: Option<i32>,
+    /// The processes and threads that were started, where they were counted.
+    count: Option<u64>,
     failed: Option<Failure>,
     cause: Option<Cause>,
     /// Whether the command has the terminal when sjail has it.
@@ -347,8 +350,9 @@ impl Supervisor<'_> {
             }
             FromJail::Stopped { signal } => self.on_stop(signal),
             FromJail::Settled => self.unsettled = self.unsettled.saturating_sub(1),
-            FromJail::Exited { status } => {
+            FromJail::Exited { status, started } => {
                 self.exited = Some(status);
+                self.count = u64::try_from(started).ok().filter(|count| *count > 0);
                 self.settle_at = None;
                 self.watchdog = None;
                 // Pid 1 ends by itself now; should it not, it is helped.

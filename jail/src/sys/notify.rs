@@ -38,8 +38,16 @@ pub const SHOWN: [libc::c_long; 8] = [
     libc::SYS_renameat2,
 ];
 
+/// The calls that give something another name.
+#[cfg(target_arch = "x86_64")]
+pub const RENAMES: [libc::c_long; 3] = [libc::SYS_rename, libc::SYS_renameat, libc::SYS_renameat2];
+/// The calls that give something another name.
+#[cfg(target_arch = "aarch64")]
+pub const RENAMES: [libc::c_long; 2] = [libc::SYS_renameat, libc::SYS_renameat2];
+
 /// Puts this process under observation by a filter that asks; the descriptor is the
-/// observer's. The filter can only be added to those that are already there.
+/// observer's. Where the kernel can, a signal does not break off a call that is being
+/// looked at. The filter can only be added to those that are already there.
 pub fn observe(filter: &[sock_filter]) -> nix::Result<OwnedFd> {
     let program = libc::sock_fprog {
         len: u16::try_from(filter.len()).map_err(|_| Errno::EINVAL)?,
@@ -47,18 +55,25 @@ pub fn observe(filter: &[sock_filter]) -> nix::Result<OwnedFd> {
     };
     const SET_MODE_FILTER: u32 = 1;
     const NEW_LISTENER: u32 = 8;
-    // SAFETY: `program` points to as many instructions, laid out as the kernel's, that outlive the
-    // call; the kernel copies them.
-    let raw = unsafe {
-        libc::syscall(
-            libc::SYS_seccomp,
-            SET_MODE_FILTER,
-            NEW_LISTENER,
-            &raw const program,
-        )
+    const WAIT_KILLABLE: u32 = 32;
+    let install = |flags: u32| {
+        // SAFETY: `program` points to as many instructions, laid out as the kernel's, that
+        // outlive the call; the kernel copies them.
+        let raw = unsafe {
+            libc::syscall(
+                libc::SYS_seccomp,
+                SET_MODE_FILTER,
+                flags,
+                &raw const program,
+            )
+        };
+        // SAFETY: on success a fresh descriptor that is ours alone.
+        Errno::result(raw).map(|raw| unsafe { OwnedFd::from_raw_fd(raw as RawFd) })
     };
-    // SAFETY: on success a fresh descriptor that is ours alone.
-    Errno::result(raw).map(|raw| unsafe { OwnedFd::from_raw_fd(raw as RawFd) })
+    match install(NEW_LISTENER | WAIT_KILLABLE) {
+        Err(Errno::EINVAL) => install(NEW_LISTENER),
+        done => done,
+    }
 }
 
 /// The next call that waits; `ENOENT` when its process has died meanwhile.

@@ -16,6 +16,7 @@ pub fn tests() -> Vec<Test> {
         whiteouts_cannot_be_made,
         the_layers_are_out_of_sight,
         a_commit_is_no_way_around_an_approval,
+        a_layer_that_was_changed_is_not_committed,
     ]
 }
 
@@ -160,4 +161,52 @@ fn a_commit_is_no_way_around_an_approval(scene: &Scene) -> Verdict {
         ensure(exists(&scene.workspace().join("folder/a")), || "it is gone")?;
     }
     Ok(())
+}
+
+/// What is committed is what was recorded, not what somebody has put into the layer since.
+fn a_layer_that_was_changed_is_not_committed(scene: &Scene) -> Verdict {
+    scene.file("text", "old\n")?;
+    scene.file(
+        "make.sh",
+        "echo new > text; mkdir -p made/deep; echo in > made/deep/file\n",
+    )?;
+    let before = super::forest(scene)?;
+    type Change = fn(&std::path::Path) -> std::io::Result<()>;
+    let changes: [Change; 4] = [
+        |upper| fs::write(upper.join("text"), "evil"),
+        |upper| fs::write(upper.join("made/deep/file"), "evil"),
+        |upper| fs::write(upper.join("made/deep/more"), "evil"),
+        |upper| {
+            fs::remove_file(upper.join("made/deep/file"))?;
+            symlink("/etc/passwd", upper.join("made/deep/file"))
+        },
+    ];
+    for change in changes {
+        let id = id(&preview(scene, "make.sh", 0)?)?;
+        change(&layer(scene, &id)?)?;
+        for words in [&["commit", &id][..], &["commit", "--force", &id]] {
+            verb(scene, words)?
+                .exits(125)?
+                .stderr_has("was changed since")?;
+        }
+        super::same(&before, &super::forest(scene)?, "it was committed")?;
+        verb(scene, &["discard", &id])?.succeeds()?;
+    }
+    Ok(())
+}
+
+/// The layer of a preview's first place.
+pub fn layer(scene: &Scene, id: &str) -> Verdict<std::path::PathBuf> {
+    let sandboxes = scene.home().join(".local/state/sjail/sandboxes");
+    for sandbox in fs::read_dir(sandboxes)?.flatten() {
+        let path = sandbox
+            .path()
+            .join("previews")
+            .join(id)
+            .join("layers/0/upper");
+        if exists(&path) {
+            return Ok(path);
+        }
+    }
+    Err(sjail_tests::Stop::failed(format!("no layer of {id}")))
 }

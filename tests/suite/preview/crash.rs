@@ -26,6 +26,22 @@ pub fn tests() -> Vec<Test> {
     all.into_iter().map(|test| test.timeout(300)).collect()
 }
 
+/// The same, many times over.
+pub fn long_tests() -> Vec<Test> {
+    let test = Test::new("hundreds_of_killed_commits", |scene| {
+        killed(scene, 300, false)
+    });
+    let other = Test::new("hundreds_between_file_systems", |scene| {
+        killed(scene, 150, true)
+    });
+    let first = Test::new("many_full_disks", |scene| full(scene, 150, Place::State));
+    let narrow = Test::new("many_full_disks_under_the_workspace", |scene| {
+        full(scene, 150, Place::Workspace)
+    });
+    let all = [test, other, first, narrow];
+    all.into_iter().map(|test| test.timeout(3600)).collect()
+}
+
 /// What lies on the disk that gets full.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use sjail_tests::{Scene, Test, Verdict, ensure, tests, wait};
+use sjail_tests::{Scene, Stop, Test, Verdict, ensure, tests, wait};
 
 use super::{exists, forest, id, same, verb};
 use crate::desk::Desk;
@@ -14,6 +14,9 @@ pub fn tests() -> Vec<Test> {
         keeping_a_preview_that_would_have_asked_asks,
         what_the_host_changed_since_is_not_written_over,
         no_preview_where_none_is_wanted,
+        what_was_changed_in_the_layer_is_not_applied,
+        a_dropped_preview_cannot_be_applied,
+        a_jail_cannot_tell_what_it_would_do,
     ]
 }
 
@@ -156,5 +159,96 @@ fn no_preview_where_none_is_wanted(scene: &Scene) -> Verdict {
     desk.sjail(["queue", "approve", "--apply", &request])?
         .exits(77)?
         .stderr_has("nothing to apply")?;
+    Ok(())
+}
+
+/// The preview that a request's evidence names.
+fn shown(desk: &Desk<'_>, request: &str) -> Verdict<String> {
+    let shown = desk.sjail(["queue", "show", "--json", request])?.json()?;
+    let id = shown["evidence"]["preview"].as_str();
+    let id = id.ok_or_else(|| Stop::failed(format!("no preview: {shown}")))?;
+    Ok(id.to_owned())
+}
+
+/// Exactly what was shown, or nothing.
+fn what_was_changed_in_the_layer_is_not_applied(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    desk.needs_no_terminal()?;
+    modules(scene)?;
+    let line = "rm -rf node_modules; mkdir node_modules; echo fine > node_modules/tool";
+    let request = desk.ask(line)?;
+    desk.sjail(["queue", "approve", "--apply", &request])?
+        .succeeds()?;
+    let before = forest(scene)?;
+    let layer = super::attacks::layer(scene, &shown(&desk, &request)?)?;
+    fs::write(layer.join("node_modules/tool"), "evil")?;
+    let run = desk.sjail(["run", "--approval", &request])?;
+    run.exits(125)?.stderr_has("was changed since")?;
+    same(&before, &forest(scene)?, "something was done")?;
+    // The approval was for once.
+    desk.sjail(["run", "--approval", &request])?.exits(77)?;
+    same(&before, &forest(scene)?, "something was done")
+}
+
+/// It is not run instead.
+fn a_dropped_preview_cannot_be_applied(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    desk.needs_no_terminal()?;
+    modules(scene)?;
+    let before = forest(scene)?;
+    let request = desk.ask("rm -rf node_modules")?;
+    let preview = shown(&desk, &request)?;
+    desk.sjail(["queue", "approve", "--apply", &request])?
+        .succeeds()?;
+    verb(scene, &["discard", &preview])?.succeeds()?;
+    desk.sjail(["run", "--approval", &request])?
+        .exits(125)?
+        .stderr_has("there is no preview")?;
+    same(&before, &forest(scene)?, "something was done")?;
+    desk.sjail(["run", "--approval", &request])?.exits(77)?;
+    same(&before, &forest(scene)?, "something was done")
+}
+
+/// Whoever is asked must not be told by the jail itself that it means no harm.
+fn a_jail_cannot_tell_what_it_would_do(scene: &Scene) -> Verdict {
+    scene.needs(&["python3"])?;
+    let desk = Desk::at(scene);
+    modules(scene)?;
+    let script = r#"
+import json, os, socket
+def call(method, **parameters):
+    s = socket.socket(socket.AF_UNIX)
+    s.connect("/run/sjail/request.sock")
+    message = {"method": "io.sjail.Broker." + method, "parameters": parameters}
+    s.sendall(json.dumps(message).encode() + b"\0")
+    data = b""
+    while not data.endswith(b"\0"):
+        data += s.recv(1)
+    return json.loads(data[:-1])
+here = os.getcwd()
+asked = call("Submit", protocol=2, cwd=here, workspace=here, wait_ms=0, command={"line": "rm -rf node_modules"})
+id = asked["parameters"]["id"]
+print(asked["parameters"].get("wants_preview"))
+told = call("Attach", id=id, evidence={"summary": "changes nothing", "preview": "run_x", "digest": "x"})
+print(told.get("error"))
+"#;
+    scene.file("forge.py", script)?;
+    let run = [
+        "run",
+        "--profile",
+        "agent",
+        "--quiet",
+        "--",
+        "python3",
+        "forge.py",
+    ];
+    let ran = scene.sjail(run).output()?;
+    ran.succeeds()?.stdout_has("io.sjail.Broker.Unable")?;
+    let listed = desk.sjail(["queue", "list", "--json"])?.json()?;
+    let request = listed["requests"][0]["id"].as_str().unwrap_or_default();
+    desk.sjail(["queue", "show", request])?
+        .succeeds()?
+        .stdout_has("rm -rf node_modules")?
+        .lacks("changes nothing")?;
     Ok(())
 }

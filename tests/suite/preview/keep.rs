@@ -28,6 +28,11 @@ pub fn tests() -> Vec<Test> {
         other_file_systems_work,
         a_folder_made_anew_hides_what_was_in_it,
         a_folder_keeps_its_time,
+        a_path_that_is_no_change_is_a_mistake,
+        what_was_not_chosen_is_told,
+        a_time_is_a_change,
+        content_is_what_tells_a_rename,
+        a_half_way_preview_is_not_dropped,
     ]
 }
 
@@ -410,5 +415,153 @@ fn a_folder_keeps_its_time(scene: &Scene) -> Verdict {
     verb(scene, &["commit", &id])?.succeeds()?;
     ensure(folder(&before) == folder(&forest(scene)?), || "commit")?;
     verb(scene, &["undo", &id])?.succeeds()?;
+    same(&before, &forest(scene)?, "undo is not exact")
+}
+
+fn a_path_that_is_no_change_is_a_mistake(scene: &Scene) -> Verdict {
+    workspace(scene)?;
+    let before = forest(scene)?;
+    let id = id(&preview(scene, "act.sh", 3)?)?;
+    for words in [&["commit", &id, "nosuch"][..], &["diff", &id, "nosuch"]] {
+        verb(scene, words)?
+            .exits(125)?
+            .stderr_has("changes nothing at")?;
+    }
+    verb(scene, &["commit", &id, "text", "sub/inner"])?
+        .exits(125)?
+        .stderr_has("sub/inner")?;
+    verb(scene, &["commit", &id, "folder/a"])?
+        .exits(125)?
+        .stderr_has("as a whole")?;
+    same(&before, &forest(scene)?, "something was committed")?;
+    let json = verb(scene, &["diff", "--json", &id, "text"])?;
+    ensure(json.succeeds()?.stdout.lines().count() == 1, || {
+        json.stdout.clone()
+    })
+}
+
+fn what_was_not_chosen_is_told(scene: &Scene) -> Verdict {
+    workspace(scene)?;
+    let id = id(&preview(scene, "act.sh", 3)?)?;
+    let output = verb(scene, &["commit", "--json", &id, "text"])?;
+    let left = output.succeeds()?.json()?["left_out"].as_u64();
+    ensure(left.is_some_and(|left| left >= 6), || format!("{left:?}"))?;
+    verb(scene, &["diff", &id])?
+        .succeeds()?
+        .stdout_has("it is committed")?
+        .stdout_has(&format!("sjail undo {id}"))?
+        .lacks("nothing on the host has changed")?;
+    verb(scene, &["undo", &id])?.succeeds()?;
+    let output = verb(scene, &["commit", &id, "text"])?;
+    output.succeeds()?.stderr_has("changes were not chosen")?;
+    Ok(())
+}
+
+fn a_time_is_a_change(scene: &Scene) -> Verdict {
+    scene.file("text", "text\n")?;
+    let before = forest(scene)?;
+    let touch = [
+        "--dry-run",
+        "--json",
+        "--",
+        "touch",
+        "-d",
+        "@1000000000",
+        "text",
+    ];
+    let output = scene.run(touch).output()?;
+    output.succeeds()?.stderr_has("1 with another time")?;
+    let id = id(&output.json()?)?;
+    verb(scene, &["diff", &id])?
+        .succeeds()?
+        .stdout_has("time ")?;
+    verb(scene, &["commit", &id])?.succeeds()?;
+    let time = fs::metadata(scene.workspace().join("text"))?.mtime();
+    ensure(time == 1_000_000_000, || format!("{time}"))?;
+    verb(scene, &["undo", &id])?.succeeds()?;
+    same(&before, &forest(scene)?, "undo is not exact")?;
+    // The old time does not come back to a file that was written since.
+    verb(scene, &["commit", &id])?.succeeds()?;
+    scene.file("text", "later work\n")?;
+    verb(scene, &["undo", &id])?
+        .exits(125)?
+        .stderr_has("/text has been changed since")?;
+    Ok(())
+}
+
+/// As many files, as many bytes, the same names: but not the same.
+fn content_is_what_tells_a_rename(scene: &Scene) -> Verdict {
+    for folder in ["one", "two"] {
+        scene.file(&format!("{folder}/a"), "aaaa\n")?;
+        scene.file(&format!("{folder}/b"), "bbbb\n")?;
+    }
+    scene.file("text", "same length\n")?;
+    scene.file("moved", "moved\n")?;
+    scene.file(
+        "act.sh",
+        "set -e; cp -a one three; rm -r one; rm -r two; mkdir four; echo evil > four/a; echo bbbb > four/b
+rm text; echo 'SAME LENGTH' > other; mv moved away; chmod 755 away\n",
+    )?;
+    let result = preview(scene, "act.sh", 0)?;
+    let changes = result["changes"].as_array().cloned().unwrap_or_default();
+    let from = |path: &str| {
+        let entry = changes.iter().find(|entry| entry["path"] == path);
+        entry.map(|entry| entry["renamed_from"].clone())
+    };
+    for (path, expected) in [
+        ("three", serde_json::json!("one")),
+        ("three/a", serde_json::json!("one/a")),
+        ("four", serde_json::Value::Null),
+        ("four/a", serde_json::Value::Null),
+        ("other", serde_json::Value::Null),
+        ("away", serde_json::json!("moved")),
+    ] {
+        ensure(from(path) == Some(expected.clone()), || {
+            format!("{path} is not from {expected}: {changes:?}")
+        })?;
+    }
+    let away = changes.iter().find(|entry| entry["path"] == "away");
+    let mode = away.map(|entry| entry["mode"].clone());
+    ensure(mode == Some(serde_json::json!([0o644, 0o755])), || {
+        format!("{mode:?}")
+    })
+}
+
+/// A commit that can neither be finished nor taken back keeps its folder; what is in the
+/// way of one file is in the way of no other.
+fn a_half_way_preview_is_not_dropped(scene: &Scene) -> Verdict {
+    workspace(scene)?;
+    let before = forest(scene)?;
+    let id = id(&preview(scene, "act.sh", 3)?)?;
+    verb(scene, &["commit", &id])?.succeeds()?;
+    // As if it had been killed while it was taken back, and the host had gone on.
+    let sandboxes = scene.home().join(".local/state/sjail/sandboxes");
+    let mut record = None;
+    for sandbox in fs::read_dir(sandboxes)?.flatten() {
+        let path = sandbox
+            .path()
+            .join("previews")
+            .join(&id)
+            .join("preview.json");
+        record = record.or(exists(&path).then_some(path));
+    }
+    let record = record.ok_or_else(|| Stop::failed("the record is not found"))?;
+    let text = fs::read_to_string(&record)?;
+    fs::write(&record, text.replace("\"committed\",", "\"undoing\","))?;
+    let work = scene.workspace();
+    fs::write(work.join("draft"), "the host's own\n")?;
+    fs::rename(work.join("draft"), work.join("text"))?;
+    let refused = verb(scene, &["discard", &id])?;
+    refused
+        .exits(125)?
+        .stderr_has("/text: somebody changed it")?
+        .stderr_has("half on the host")?;
+    ensure(scene.read("text")? == "the host's own\n", || "it is lost")?;
+    ensure(
+        exists(&work.join("gone")) && exists(&work.join("folder/deep/b")),
+        || "the rest was not taken back",
+    )?;
+    verb(scene, &["undo", &id])?.exits(125)?;
+    verb(scene, &["undo", "--force", &id])?.succeeds()?;
     same(&before, &forest(scene)?, "undo is not exact")
 }

@@ -3,6 +3,7 @@
 
 mod attacks;
 mod crash;
+mod edges;
 mod everyday;
 mod evidence;
 mod keep;
@@ -18,14 +19,16 @@ pub fn suite() -> Vec<Test> {
     all.extend(keep::tests());
     all.extend(attacks::tests());
     all.extend(evidence::tests());
+    all.extend(edges::tests());
+    all.extend(property::tests());
+    all.extend(crash::tests());
     all
 }
 
-/// What takes long, or has not stood for long.
+/// What takes long.
 pub fn long() -> Vec<Test> {
-    let mut all = property::tests();
-    all.extend(property::long_tests());
-    all.extend(crash::tests());
+    let mut all = property::long_tests();
+    all.extend(crash::long_tests());
     all
 }
 
