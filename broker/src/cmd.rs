@@ -3,6 +3,7 @@
 
 pub mod allowlist;
 pub mod audit;
+pub mod network;
 pub mod queue;
 pub mod session;
 pub mod table;

@@ -516,6 +516,7 @@ fn needs(place: Place, options: &[ByteString]) -> Vec<String> {
             "--net" => format!("the network: {value}"),
             "--allow-host" => format!("the network: {value}"),
             "--publish" => format!("a port of its own to be served on this machine: {value}"),
+            "--ssh-agent" => format!("signatures of your ssh agent's key {value}"),
             // The value may be a secret.
             "--env" => format!("the variable {}", value.split('=').next().unwrap_or(value)),
             "--allow-degraded" => "to run where layers of the jail are missing".to_owned(),

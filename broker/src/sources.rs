@@ -345,7 +345,7 @@ fn command_line(options: &[ByteString]) -> std::result::Result<CommandLine, conf
 }
 
 /// The options that may come over the wire.
-const FLAGS: [&str; 23] = [
+const FLAGS: [&str; 24] = [
     "--profile",
     "--ro",
     "--rw",
@@ -356,6 +356,7 @@ const FLAGS: [&str; 23] = [
     "--install-host",
     "--publish",
     "--proxy",
+    "--ssh-agent",
     "--env",
     "--allow-degraded",
     "--memory",

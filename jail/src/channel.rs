@@ -66,6 +66,8 @@ pub enum FromJail {
     /// The command is under observation; comes with the observer's descriptor, before
     /// `Started`.
     Observed,
+    /// The socket of the ssh agent inside; comes with it, before `Ready`.
+    Agent,
     /// The command ended; pid 1 ends after this, and all other processes with it.
     Exited {
         /// The raw status as `waitpid` gave it.
@@ -137,6 +139,7 @@ impl Outside {
                 }),
                 6 => Some(FromJail::Observed),
                 7 => Some(FromJail::Settled),
+                8 => Some(FromJail::Agent),
                 _ => None,
             })
             .ok_or(Errno::EBADMSG)?;
@@ -163,6 +166,7 @@ impl Inside {
             FromJail::Exited { status, started } => [5, *status, *started, 0],
             FromJail::Observed => [6, 0, 0, 0],
             FromJail::Settled => [7, 0, 0, 0],
+            FromJail::Agent => [8, 0, 0, 0],
         };
         socket::send(self.0.as_fd(), &encode(words), descriptor)
     }

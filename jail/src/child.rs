@@ -9,6 +9,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::signal::SigSet;
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket,
+};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, setpgid, setsid, write};
 
@@ -81,6 +84,7 @@ impl Child<'_> {
         let pty = self.open_pty(c"/dev/pts/ptmx").at(Step::Terminal)?;
 
         self.wait_for_go()?;
+        self.offer_agent().at(Step::SshAgent)?;
         let group = verify::cgroup_namespace().at(Step::VerifyNamespace)?;
         let before = verify::Before { group, network };
         process::new_cgroup_namespace().at(Step::CgroupNamespace)?;
@@ -108,6 +112,19 @@ impl Child<'_> {
         let master = pty.as_ref().map(|pty| pty.master.as_fd());
         self.channel.send(&FromJail::Ready, master).at(Step::Go)?;
         self.start(stack, &program, pty)
+    }
+
+    /// Makes the socket of the ssh agent inside, where there is to be one, and hands it out:
+    /// whoever connects waits until somebody outside serves it.
+    fn offer_agent(&self) -> nix::Result<()> {
+        let Some(place) = &self.layout.ssh_agent else {
+            return Ok(());
+        };
+        let flags = SockFlag::SOCK_CLOEXEC;
+        let listener = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+        bind(listener.as_raw_fd(), &UnixAddr::new(place.as_c_str())?)?;
+        listen(&listener, Backlog::new(16)?)?;
+        self.channel.send(&FromJail::Agent, Some(listener.as_fd()))
     }
 
     /// Waits until the supervisor has its handles on us and the limits are in place.

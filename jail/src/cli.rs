@@ -96,6 +96,14 @@ pub struct RunArgs {
     /// one, and set the variables that name it
     #[arg(long, help_heading = "Isolation")]
     pub proxy: bool,
+    /// Let a key of your ssh agent sign in to allowed hosts: its fingerprint, its comment, or *
+    #[arg(
+        long,
+        value_name = "KEY",
+        allow_hyphen_values = true,
+        help_heading = "Isolation"
+    )]
+    pub ssh_agent: Vec<OsString>,
     /// Give the command a variable, with the caller's value or this one
     #[arg(
         long,

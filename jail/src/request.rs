@@ -83,6 +83,7 @@ fn flags(args: &RunArgs, account: &Account) -> Result<Vec<(&'static str, Vec<u8>
         ("--hide", &args.hide),
         ("--env", &args.env),
         ("--publish", &args.publish),
+        ("--ssh-agent", &args.ssh_agent),
     ] {
         for value in values {
             flags.push((flag, value.as_bytes().to_vec()));

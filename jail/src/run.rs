@@ -34,6 +34,7 @@ use crate::limits::scope::Scope;
 use crate::limits::{Limits, Wanted};
 use crate::net::Filtered;
 use crate::net::publish::Door;
+use crate::net::ssh::Lent;
 use crate::observe::{self, Filters};
 use crate::outcome::Outcome;
 use crate::permission::{self, Gate, Permission, Wish};
@@ -286,6 +287,7 @@ fn jailed(
         lookout: (!args.trace && preview.is_some()).then(Lookout::default),
         network: Filtered::of(&plan, permission.as_deref().map(Permission::asker)),
         door,
+        lent: Lent::of(&plan, &account.home),
         scope: permission.as_deref().map(Permission::scope),
         gate: permission.map(Gate::new),
     };
@@ -321,7 +323,9 @@ fn jailed(
     };
     let network = guards.network.map(Filtered::finish);
     let door = guards.door.map(Door::finish);
-    let reached = [network, door].into_iter().flatten().flatten().collect();
+    let lent = guards.lent.map(Lent::finish);
+    let all = [network, door, lent];
+    let reached = all.into_iter().flatten().flatten().collect();
     if let Some(protection) = guards.protection {
         report.kept_away(protection.finish());
     }
@@ -445,6 +449,7 @@ struct Guards<'a> {
     lookout: Option<Lookout>,
     network: Option<Filtered<'a>>,
     door: Option<Door>,
+    lent: Option<Lent>,
     /// Who is asked for a group where none can be made.
     scope: Option<Scope>,
     gate: Option<Gate<'a>>,
@@ -473,6 +478,9 @@ impl<'a> Guards<'a> {
         }
         if let Some(door) = &mut self.door {
             list.push(door);
+        }
+        if let Some(lent) = &mut self.lent {
+            list.push(lent);
         }
         list
     }
@@ -558,6 +566,12 @@ fn confine(
             report.note(&note);
         }
         door.held_by(layout.rules.as_ref().map(|rules| rules.abi));
+    }
+    if let Some(lent) = &mut guards.lent {
+        for note in lent.notes() {
+            report.note(&note);
+        }
+        lent.held_by(layout.rules.as_ref().map(|rules| rules.abi));
     }
     // A jail that is built a second time may find the gate open.
     if guards.gate.as_ref().is_some_and(Gate::is_closed) {

@@ -66,6 +66,7 @@ fn act(failure: &Failure, layout: &Layout) -> String {
         Step::Proc => "mounting the jail's own /proc".to_owned(),
         Step::Pts => "mounting the jail's own /dev/pts".to_owned(),
         Step::Terminal => "opening the jail's own terminal".to_owned(),
+        Step::SshAgent => "making the socket of the ssh agent inside".to_owned(),
         Step::Pivot => "entering the jail's root".to_owned(),
         Step::WorkingFolder => format!(
             "entering the working folder {} in the jail",

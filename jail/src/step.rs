@@ -51,6 +51,8 @@ pub enum Step {
     WorkingFolder,
     /// Wait for the supervisor's word to go on.
     Go,
+    /// The socket of the ssh agent inside.
+    SshAgent,
     /// A cgroup namespace rooted in the limits group.
     CgroupNamespace,
     /// The host name inside.
@@ -99,7 +101,7 @@ pub enum Step {
 
 impl Step {
     /// Every step, in order; also the way back from the number on the wire.
-    pub const ALL: [Step; 44] = [
+    pub const ALL: [Step; 45] = [
         Step::ParentDeath,
         Step::IdMap,
         Step::NetworkNamespace,
@@ -122,6 +124,7 @@ impl Step {
         Step::Pivot,
         Step::WorkingFolder,
         Step::Go,
+        Step::SshAgent,
         Step::CgroupNamespace,
         Step::HostName,
         Step::Limits,

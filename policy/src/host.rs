@@ -90,13 +90,32 @@ impl HostPattern {
         self.port
     }
 
-    /// Whether everything that `other` matches is matched by this one, too.
+    /// The ports that an entry of an allow list without a port means.
+    pub const USUAL: [u16; 2] = [80, 443];
+
+    /// Whether an entry of the allow list means this port.
+    pub fn means_port(&self, port: u16) -> bool {
+        match self.port {
+            Some(own) => own == port,
+            None => Self::USUAL.contains(&port),
+        }
+    }
+
+    /// Whether, in an allow list, everything that `other` opens is opened by this one, too.
+    /// `*` opens names: no address, and not `localhost`, which stands for some.
     pub fn covers(&self, other: &HostPattern) -> bool {
-        if self.port.is_some() && self.port != other.port {
+        let ports = match (self.port, other.port) {
+            (None, None) => true,
+            (None, Some(port)) => self.means_port(port),
+            (Some(_), _) => self.port == other.port,
+        };
+        if !ports {
             return false;
         }
         match (&self.host, &other.host) {
-            (Host::Any, _) => true,
+            (Host::Any, Host::Name(name)) => name != "localhost",
+            (Host::Any, Host::Below(_) | Host::Any) => true,
+            (Host::Any, Host::Address(_) | Host::Range(..)) => false,
             (Host::Below(own), Host::Name(name) | Host::Below(name)) => {
                 (matches!(other.host, Host::Below(_)) && own == name)
                     || name
@@ -381,7 +400,15 @@ mod tests {
         };
         assert!(covers("*.example.org", "a.example.org:443"));
         assert!(covers("*.example.org", "*.a.example.org"));
-        assert!(covers("*.example.org", "*.example.org:1"));
+        assert!(covers("*.example.org", "*.example.org:80"));
+        // Without a port, only the usual ones are open.
+        assert!(!covers("*.example.org", "*.example.org:22"));
+        assert!(!covers("git.test", "git.test:22"));
+        assert!(!covers("*", "git.test:22"));
+        // `*` opens names.
+        assert!(!covers("*", "10.0.0.1"));
+        assert!(!covers("*", "10.0.0.0/8:80"));
+        assert!(!covers("*", "localhost"));
         assert!(covers("192.0.2.0/24", "192.0.2.1:80"));
         assert!(covers("192.0.0.0/16", "192.0.2.0/24"));
         assert!(!covers("192.0.2.0/24", "192.0.0.0/16"));

@@ -33,5 +33,6 @@ pub mod rule;
 pub mod shell;
 pub mod show;
 pub mod size;
+pub mod ssh_key;
 pub mod usage;
 pub mod wire;

@@ -275,7 +275,14 @@ pub struct Network {
     /// Whether there is a proxy inside for programs that insist on one.
     #[serde(default)]
     pub proxy: Proxy,
+    /// Keys of the owner's ssh agent that may sign in to allowed hosts; none means that there
+    /// is no agent inside.
+    #[serde(default)]
+    pub ssh_agent: Vec<SshKey>,
 }
+
+/// Where the agent is, inside a jail that has one: a place that is each jail's own.
+pub const SSH_AGENT: &str = "/dev/shm/sjail-ssh-agent";
 
 /// Whether programs inside are offered a proxy, to the same hosts as everybody.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -315,6 +322,7 @@ pub enum Unnamed {
 
 pub use crate::host::HostPattern;
 pub use crate::publish::Publish;
+pub use crate::ssh_key::SshKey;
 
 /// What may be used up; an absent limit is not set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -19,7 +19,7 @@ use crate::audit::query;
 use crate::audit::stats::{self, Stats};
 use crate::audit::verify::{self, Problem, Witness};
 use crate::client::Client;
-use crate::cmd::{print, print_json, table};
+use crate::cmd::{network, print, print_json, table};
 use crate::error::{Error, Result};
 use crate::paths;
 use crate::service::now;
@@ -290,6 +290,9 @@ fn show(files: &Files, id: &str, json: bool) -> Result<u8> {
                 other => other.to_string(),
             };
             print(&format!("{name:<14}{}\n", table::text(&text)))?;
+        }
+        for line in network::lines(&value) {
+            print(&format!("{:<14}{}\n", "network", table::text(&line)))?;
         }
         print("\n")?;
     }

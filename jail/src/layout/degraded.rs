@@ -113,6 +113,7 @@ pub fn prepare(
         _image: None,
         observation: Observation::None,
         release: Release::AtOnce,
+        ssh_agent: None,
         bare: Some(Bare {
             filter: filter::program(sockets),
             sockets,

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sjail_policy::bytes::ByteString;
-use sjail_policy::plan::{CacheSource, Home};
+use sjail_policy::plan::{CacheSource, Home, Network};
 
 use super::What;
 use super::kept::{self, Kept};
@@ -13,6 +13,7 @@ use super::look::{self, Names};
 use super::tree::{Kind, Shown, Tree};
 use crate::error::Error;
 use crate::net::settings;
+use crate::net::ssh::known_hosts;
 
 /// Where the sandbox's own caches are mounted; other caches are links into it, which cost
 /// a tenth of a mount.
@@ -75,8 +76,9 @@ pub fn lay(
     }
 }
 
-/// Where package managers fetch from, by their owner's settings.
-pub fn registries(tree: &mut Tree, home: &Path) -> Result<(), Error> {
+/// Where package managers fetch from, by their owner's settings, and the keys of hosts that
+/// ssh may reach.
+pub fn registries(tree: &mut Tree, home: &Path, network: &Network) -> Result<(), Error> {
     if home == Path::new("/") || tree.covered(home) {
         return Ok(());
     }
@@ -84,6 +86,11 @@ pub fn registries(tree: &mut Tree, home: &Path) -> Result<(), Error> {
         if !tree.covered(&path) {
             tree.file(&path, content, 0o600)?;
         }
+    }
+    let known = known_hosts::of(network, home);
+    let path = home.join(".ssh/known_hosts");
+    if !known.is_empty() && !tree.covered(&path) {
+        tree.file(&path, known_hosts::file(&known).into_bytes(), 0o600)?;
     }
     Ok(())
 }

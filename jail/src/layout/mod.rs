@@ -20,7 +20,7 @@ use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
 use seccompiler::sock_filter;
-use sjail_policy::plan::{Access, Degraded, NetworkMode, Plan, Workspace};
+use sjail_policy::plan::{Access, Degraded, NetworkMode, Plan, SSH_AGENT, Workspace};
 use sjail_policy::wire::REQUEST_SOCKET;
 
 use crate::degraded::Bare;
@@ -69,6 +69,8 @@ pub struct Layout {
     pub observation: Observation,
     /// When the command starts.
     pub release: Release,
+    /// Where the ssh agent is to be, if there is one.
+    pub ssh_agent: Option<CString>,
     /// What there is instead of namespaces and a root of its own, where there are none.
     pub bare: Option<Bare>,
 }
@@ -287,7 +289,7 @@ pub fn prepare(
     let kept = host.kept.as_ref();
     home::lay(&mut tree, &plan.home, host.cache.as_deref(), kept)?;
     if network == NetworkSpace::Filtered {
-        home::registries(&mut tree, plan.home.path.as_path())?;
+        home::registries(&mut tree, plan.home.path.as_path(), &plan.network)?;
     }
     if let (Some(agent), Some(folder)) = (&plan.home.agent, &host.agent) {
         kept::lay_agent(&mut tree, agent, folder)?;
@@ -377,6 +379,8 @@ pub fn prepare(
         _image: image,
         observation: Observation::None,
         release: Release::AtOnce,
+        ssh_agent: (network == NetworkSpace::Filtered && !plan.network.ssh_agent.is_empty())
+            .then(|| CString::new(SSH_AGENT).unwrap_or_default()),
         bare: None,
     })
 }

@@ -3,7 +3,7 @@
 //! Each question is put by a child of its own, which waits for the broker's answer and
 //! passes it to the relay: nothing else waits for it.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
@@ -79,7 +79,7 @@ impl Questions {
 
 /// The child: asks, waits, passes the answer on.
 fn put(asker: &Asker, name: &str, port: u16, relay: &OwnedFd) -> i32 {
-    if process::die_with_parent().is_err() || confine::close_others(&[relay.as_fd()]).is_err() {
+    if process::die_with_parent().is_err() || confine::close_others(&[relay.as_raw_fd()]).is_err() {
         return 1;
     }
     let question = AskHost {

@@ -3,7 +3,7 @@
 //! the internet.
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, RawFd};
 
 use landlock::ABI;
 use nix::errno::Errno;
@@ -26,7 +26,7 @@ pub type Failure = (&'static str, Errno);
 
 /// Turns a forked child of the supervisor into the relay. Everything but the named
 /// descriptors is closed. Gives how many descriptors it may have.
-pub fn confine(supervisor: Pid, keep: &[BorrowedFd<'_>], abi: Option<ABI>) -> Result<u64, Failure> {
+pub fn confine(supervisor: Pid, keep: &[RawFd], abi: Option<ABI>) -> Result<u64, Failure> {
     let at = |step: &'static str| move |errno: Errno| (step, errno);
     process::die_with_parent().map_err(at("dying with sjail"))?;
     if getppid() != supervisor {
@@ -63,7 +63,7 @@ pub fn confine(supervisor: Pid, keep: &[BorrowedFd<'_>], abi: Option<ABI>) -> Re
 }
 
 /// Closes everything but these; the standard streams lead nowhere.
-pub fn close_others(keep: &[BorrowedFd<'_>]) -> nix::Result<()> {
+pub fn close_others(keep: &[RawFd]) -> nix::Result<()> {
     let null = nix::fcntl::open(
         c"/dev/null",
         nix::fcntl::OFlag::O_RDWR,
@@ -72,7 +72,7 @@ pub fn close_others(keep: &[BorrowedFd<'_>]) -> nix::Result<()> {
     for number in 0..=2 {
         file::install(std::os::fd::AsFd::as_fd(&null), number)?;
     }
-    let mut numbers: Vec<u32> = keep.iter().map(|fd| fd.as_raw_fd() as u32).collect();
+    let mut numbers: Vec<u32> = keep.iter().map(|fd| *fd as u32).collect();
     numbers.push(null.as_raw_fd() as u32);
     numbers.sort_unstable();
     let mut next = 3;
@@ -164,6 +164,9 @@ const CALLS: &[i64] = &[
     // Waiting.
     #[cfg(target_arch = "x86_64")]
     libc::SYS_epoll_wait,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_poll,
+    libc::SYS_ppoll,
     libc::SYS_epoll_create1,
     libc::SYS_epoll_pwait,
     libc::SYS_epoll_ctl,

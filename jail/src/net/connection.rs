@@ -524,6 +524,7 @@ mod tests {
             unnamed,
             publish: Vec::new(),
             proxy: Default::default(),
+            ssh_agent: Vec::new(),
         })
     }
 

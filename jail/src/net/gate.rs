@@ -8,10 +8,13 @@ use sjail_policy::plan::{HostPattern, Network, PROXY, Proxy, Unlisted, Unnamed};
 use super::address;
 
 /// The ports that a host without a port means.
-pub const USUAL: [u16; 2] = [80, 443];
+pub const USUAL: [u16; 2] = HostPattern::USUAL;
 
 /// Asking is done for these as well: what people mean when they name a host.
 const ASKED: u16 = 22;
+
+/// So many answers are kept before refusals are forgotten.
+const MOST_ANSWERS: usize = 1 << 14;
 
 /// Port 53 is the jail's own resolver, whoever is addressed.
 pub const DNS: u16 = 53;
@@ -103,7 +106,7 @@ impl Gate {
         if self.deny.iter().any(|host| host.matches(name, port)) {
             return Verdict::Refuse(Why::Denied);
         }
-        let listed = |host: &HostPattern| means_port(host, port) && host.matches(name, port);
+        let listed = |host: &HostPattern| host.means_port(port) && host.matches(name, port);
         if self.allow.iter().any(listed) {
             return Verdict::Allow;
         }
@@ -134,7 +137,10 @@ impl Gate {
     /// Whether an address may be reached that was not got from a name.
     pub fn address(&self, address: IpAddr, port: u16) -> Verdict {
         let shown = address.to_canonical().to_string();
-        if self.deny.iter().any(|host| host.matches(&shown, port)) {
+        let denied = |host: &HostPattern| {
+            host.matches(&shown, port) || (is_loopback(host, address) && means(host, port))
+        };
+        if self.deny.iter().any(denied) {
             return Verdict::Refuse(Why::Denied);
         }
         if self.names(address, port) {
@@ -147,7 +153,10 @@ impl Gate {
     pub fn forbids(&self, address: IpAddr, port: u16) -> Option<&'static str> {
         let shown = address.to_canonical().to_string();
         // `*` in the deny list means names; here only what names the address counts.
-        let denied = |host: &HostPattern| host.names_address(address) && host.matches(&shown, port);
+        let denied = |host: &HostPattern| {
+            (host.names_address(address) && host.matches(&shown, port))
+                || (is_loopback(host, address) && means(host, port))
+        };
         if self.deny.iter().any(denied) {
             return Some("an address that the policy denies");
         }
@@ -169,17 +178,30 @@ impl Gate {
             true => Verdict::Allow,
             false => Verdict::Refuse(Why::Answered),
         };
+        if self.answers.len() >= MOST_ANSWERS {
+            // Whoever asks for that many again and again is refused anew each time.
+            self.answers.retain(|_, known| *known == Verdict::Allow);
+        }
         self.answers.insert((name.to_owned(), port), verdict);
     }
 
     /// Whether the address itself is on the list; `localhost` stands for loopback.
     fn names(&self, address: IpAddr, port: u16) -> bool {
         self.allow.iter().any(|host| {
-            let named = host.names_address(address)
-                || (host.name() == Some("localhost") && address.to_canonical().is_loopback());
-            named && means_port(host, port)
+            let named = host.names_address(address) || is_loopback(host, address);
+            named && host.means_port(port)
         })
     }
+}
+
+/// Whether this is `localhost`, and the address one that it stands for.
+fn is_loopback(host: &HostPattern, address: IpAddr) -> bool {
+    host.name() == Some("localhost") && address.to_canonical().is_loopback()
+}
+
+/// Whether an entry of the deny list means this port: all of them, if it names none.
+fn means(host: &HostPattern, port: u16) -> bool {
+    host.port().is_none_or(|own| own == port)
 }
 
 /// The option that would let a refused host through, where one would.
@@ -192,14 +214,6 @@ pub fn fix(why: Why, host: &str, port: Option<u16>) -> Option<String> {
     match why {
         Why::Unlisted | Why::NoName => Some(format!("--allow-host {place}")),
         Why::Denied | Why::Answered => None,
-    }
-}
-
-/// Whether an entry of the allow list means this port.
-fn means_port(host: &HostPattern, port: u16) -> bool {
-    match host.port() {
-        Some(own) => own == port,
-        None => USUAL.contains(&port),
     }
 }
 
@@ -219,6 +233,7 @@ mod tests {
             unnamed: Unnamed::Refuse,
             publish: Vec::new(),
             proxy: Default::default(),
+            ssh_agent: Vec::new(),
         })
     }
 
@@ -281,6 +296,10 @@ mod tests {
             named.address([127, 0, 0, 1].into(), 80),
             Verdict::Refuse(Why::NoName)
         );
+        let denied = gate(&["127.0.0.1:5432"], &["localhost"], Unlisted::Refuse);
+        let home = IpAddr::from([127, 0, 0, 1]);
+        assert_eq!(denied.address(home, 5432), Verdict::Refuse(Why::Denied));
+        assert!(denied.forbids(home, 5432).is_some());
     }
 
     #[test]

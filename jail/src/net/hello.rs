@@ -274,6 +274,8 @@ mod tests {
             "GET /\r\n\r\n",
             "GET  / HTTP/1.1\r\nHost: a.org\r\n\r\n",
             "CONNECT evil.org:443 HTTP/1.1\r\nHost: a.org\r\n\r\n",
+            "GET evil.org:80 HTTP/1.1\r\nHost: a.org\r\n\r\n",
+            "GET http:evil.org HTTP/1.1\r\nHost: a.org\r\n\r\n",
             "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         ] {
             assert!(

@@ -40,7 +40,7 @@ pub fn first(bytes: &[u8]) -> Said {
     let method = bytes
         .iter()
         .take(20)
-        .take_while(|byte| byte.is_ascii_uppercase())
+        .take_while(|byte| byte.is_ascii_uppercase() || b"-_".contains(byte))
         .count();
     match bytes.get(method) {
         None if method < 20 => return Said::More,
@@ -161,10 +161,9 @@ fn whom(method: &str, target: &str, version: &str, host: Option<&str>) -> Option
     let Some(host) = host.filter(|host| !host.is_empty()) else {
         return Some(Said::Nobody("its HTTP request names no host"));
     };
-    // A whole URL must not name somebody else.
-    if let Some((_, rest)) = target.split_once("://")
-        && !target.starts_with('/')
-    {
+    // A whole URL must not name somebody else; what is neither a URL nor a path means nothing.
+    if !target.starts_with('/') && target != "*" {
+        let (_, rest) = target.split_once("://")?;
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         if !without_port(authority).eq_ignore_ascii_case(without_port(host)) {
             return Some(Said::Odd(authority.to_owned()));

@@ -14,7 +14,8 @@
 //! first words ([`hello`], [`http`]) and passes bytes on ([`flow`]). It runs in a process of
 //! its own that can do nothing else ([`confine`], [`process`]). Programs that insist on a
 //! proxy find one inside ([`proxy`]). A port of the jail is served on the host by another
-//! such process, in the jail's network ([`publish`]).
+//! such process, in the jail's network ([`publish`]). The owner's ssh agent is lent, if he
+//! says so, through a third ([`ssh`]).
 
 mod address;
 pub mod ask;
@@ -36,6 +37,7 @@ pub mod registry;
 mod relay;
 mod resolver;
 pub mod settings;
+pub mod ssh;
 
 use std::os::fd::{AsFd, BorrowedFd};
 

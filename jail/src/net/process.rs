@@ -1,6 +1,6 @@
 //! A relay's process, as the supervisor sees it.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use ::landlock::ABI;
@@ -31,13 +31,32 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts it: `enter` is done first, before the walls are up.
+    /// Starts a relay: `enter` is done first, before the walls are up.
     pub fn start(
         enter: impl FnOnce() -> nix::Result<()>,
         listeners: Vec<Listener>,
         gate: Gate,
         book: Book,
         abi: Option<ABI>,
+    ) -> Result<Process, Error> {
+        let sockets = |listeners: &Vec<Listener>| -> Vec<RawFd> {
+            let number = |listener: &Listener| listener.socket.as_raw_fd();
+            listeners.iter().map(number).collect()
+        };
+        let work = |listeners, channel, descriptors| {
+            Relay::new(channel, listeners, gate, book, descriptors).and_then(Relay::run)
+        };
+        Process::start_with(enter, listeners, sockets, abi, work)
+    }
+
+    /// Starts a process that does `work` with what it holds and its end of the channel;
+    /// everything else is closed to it.
+    pub fn start_with<T>(
+        enter: impl FnOnce() -> nix::Result<()>,
+        holds: T,
+        descriptors: impl Fn(&T) -> Vec<RawFd>,
+        abi: Option<ABI>,
+        work: impl FnOnce(T, OwnedFd, u64) -> nix::Result<()>,
     ) -> Result<Process, Error> {
         let (ours, theirs) = socketpair(
             AddressFamily::Unix,
@@ -48,25 +67,21 @@ impl Process {
         .map_err(Error::Network)?;
         let supervisor = getpid();
         let pid = namespace::apart(|| {
-            let mut keep: Vec<BorrowedFd<'_>> = listeners
-                .iter()
-                .map(|listener| listener.socket.as_fd())
-                .collect();
-            keep.push(theirs.as_fd());
+            let mut keep = descriptors(&holds);
+            keep.push(theirs.as_raw_fd());
             let walls = enter()
                 .map_err(|errno| ("entering the jail's network", errno))
                 .and_then(|()| confine::confine(supervisor, &keep, abi));
-            let descriptors = match walls {
-                Ok(descriptors) => descriptors,
+            let most = match walls {
+                Ok(most) => most,
                 Err((wall, errno)) => {
                     let why = format!("{wall}: {errno}");
                     let _ = relay::tell(&theirs, &FromRelay::Failed { why });
                     return 1;
                 }
             };
-            let done = relay::tell(&theirs, &FromRelay::Ready)
-                .and_then(|()| Relay::new(theirs, listeners, gate, book, descriptors))
-                .and_then(Relay::run);
+            let done =
+                relay::tell(&theirs, &FromRelay::Ready).and_then(|()| work(holds, theirs, most));
             i32::from(done.is_err())
         })
         .map_err(Error::Network)?;

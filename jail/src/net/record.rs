@@ -7,8 +7,17 @@ use sjail_policy::show;
 /// So many entries are kept apart; further ones are added to an earlier one of their kind.
 const APART: usize = 256;
 
-/// So many are kept at all.
-const MOST: usize = 1024;
+/// What was let through takes at most so many bytes in the record, and what was refused, which
+/// takes no room from it. Whoever is inside chooses names, and the record of a run is one
+/// message to the broker: three ledgers of this size fit into it.
+const ROOM_ALLOWED: usize = 160 << 10;
+const ROOM_REFUSED: usize = 96 << 10;
+
+/// A name or a reason is not longer, or one entry would not fit into a message.
+const LONGEST_TEXT: usize = 512;
+
+/// Stands for all that found no room; no host has this name.
+const OTHERS: &str = "(others)";
 
 /// One connection, or several of the same kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +37,9 @@ pub struct Entry {
     /// Where on the host it came in, for a published port; `host` then is who came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<String>,
+    /// Which key of the ssh agent has signed in there, and as whom.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signed: Option<String>,
     /// How many connections or lookups this stands for.
     pub count: u64,
     /// Bytes from the command.
@@ -52,13 +64,14 @@ impl Entry {
     /// A connection to a host, before anything has happened.
     pub fn new(host: &str, port: Option<u16>, decision: Decision) -> Entry {
         Entry {
-            host: show::inert(host.as_bytes()),
+            host: show::clipped(host.as_bytes(), LONGEST_TEXT),
             port,
             decision,
             reason: None,
             fix: None,
             address: None,
             published: None,
+            signed: None,
             count: 1,
             sent: 0,
             received: 0,
@@ -68,7 +81,14 @@ impl Entry {
 
     /// With a reason.
     pub fn because(mut self, reason: impl Into<String>) -> Entry {
-        self.reason = Some(show::inert(reason.into().as_bytes()));
+        self.reason = Some(show::clipped(reason.into().as_bytes(), LONGEST_TEXT));
+        self
+    }
+
+    /// A login there, by a key of the ssh agent.
+    pub fn signed(mut self, key: &str, user: &str) -> Entry {
+        let text = format!("{key} as {user}");
+        self.signed = Some(show::clipped(text.as_bytes(), LONGEST_TEXT));
         self
     }
 
@@ -81,6 +101,12 @@ impl Entry {
     /// What is said about it after the run; nothing about what simply worked.
     pub fn sentence(&self) -> Option<String> {
         let reason = self.reason.as_deref()?;
+        if self.host == OTHERS {
+            return Some(format!(
+                "network: {} more are not listed: {reason}",
+                self.count
+            ));
+        }
         let place = match self.port {
             Some(port) if self.host.contains(':') => format!("[{}]:{port}", self.host),
             Some(port) => format!("{}:{port}", self.host),
@@ -109,8 +135,8 @@ impl Entry {
     fn is_like(&self, other: &Entry) -> bool {
         let kind = |entry: &Entry| (entry.port, entry.decision);
         kind(self) == kind(other)
-            && (&self.host, &self.reason, &self.published)
-                == (&other.host, &other.reason, &other.published)
+            && (&self.host, &self.reason, &self.published, &self.signed)
+                == (&other.host, &other.reason, &other.published, &other.signed)
     }
 
     fn add(&mut self, other: &Entry) {
@@ -124,34 +150,60 @@ impl Entry {
 /// Everything that happened, within bounds.
 #[derive(Debug, Default)]
 pub struct Ledger {
+    allowed: Part,
+    refused: Part,
+}
+
+/// All of one decision.
+#[derive(Debug, Default)]
+struct Part {
     entries: Vec<Entry>,
-    /// What found no room at all.
-    lost: u64,
+    /// The bytes that they take.
+    taken: usize,
+    /// What found no room of its own.
+    rest: Option<Entry>,
 }
 
 impl Ledger {
     /// Writes one down. What was refused is counted; what was let through is kept apart
     /// as long as there is room.
     pub fn add(&mut self, entry: Entry) {
-        let apart = entry.decision == Decision::Allow && self.entries.len() < APART;
-        if !apart && let Some(like) = self.entries.iter_mut().find(|own| own.is_like(&entry)) {
-            like.add(&entry);
-        } else if self.entries.len() < MOST {
-            self.entries.push(entry);
-        } else {
-            self.lost += entry.count;
+        match entry.decision {
+            Decision::Allow => self.allowed.add(entry, APART, ROOM_ALLOWED),
+            Decision::Refuse => self.refused.add(entry, 0, ROOM_REFUSED),
         }
     }
 
     /// All of it.
-    pub fn finish(mut self) -> Vec<Entry> {
-        if self.lost > 0 {
-            let mut rest = Entry::new("(others)", None, Decision::Refuse)
-                .because("was one of too many to be written down one by one");
-            rest.count = self.lost;
-            self.entries.push(rest);
+    pub fn finish(self) -> Vec<Entry> {
+        let parts = [self.allowed, self.refused];
+        parts
+            .into_iter()
+            .flat_map(|part| part.entries.into_iter().chain(part.rest))
+            .collect()
+    }
+}
+
+impl Part {
+    fn add(&mut self, entry: Entry, apart: usize, room: usize) {
+        let joins = self.entries.len() >= apart;
+        if joins && let Some(like) = self.entries.iter_mut().find(|own| own.is_like(&entry)) {
+            like.add(&entry);
+            return;
         }
-        self.entries
+        let length = serde_json::to_vec(&entry).map_or(room, |text| text.len());
+        if self.taken + length <= room {
+            self.taken += length;
+            self.entries.push(entry);
+        } else {
+            let rest = self.rest.get_or_insert_with(|| {
+                let mut rest = Entry::new(OTHERS, None, entry.decision)
+                    .because("too many to be written down one by one");
+                rest.count = 0;
+                rest
+            });
+            rest.add(&entry);
+        }
     }
 }
 
@@ -173,6 +225,8 @@ pub enum FromRelay {
         /// The port.
         port: u16,
     },
+    /// A connection to the owner's ssh agent is wanted.
+    Dial,
     /// One entry of the ledger, at the end.
     Entry(Box<Entry>),
 }
@@ -190,6 +244,8 @@ pub enum ToRelay {
         /// Whether it may.
         allowed: bool,
     },
+    /// The answer to a `Dial`; comes with the connection, where there is one.
+    Dialled,
     /// The jail has ended: pass on what is under way, hand in the ledger and end.
     Finish,
 }
@@ -206,7 +262,9 @@ mod tests {
     fn the_ledger_is_bounded() {
         let mut ledger = Ledger::default();
         for number in 0..5000 {
-            ledger.add(Entry::new("a.test", Some(443), Decision::Allow));
+            let mut allowed = Entry::new("a.test", Some(443), Decision::Allow);
+            allowed.sent = 2;
+            ledger.add(allowed);
             ledger.add(Entry::new("b.test", None, Decision::Refuse).because("is not listed"));
             ledger.add(Entry::new(
                 &format!("n{number}.test"),
@@ -215,11 +273,43 @@ mod tests {
             ));
         }
         let entries = ledger.finish();
-        assert!(entries.len() <= MOST + 1);
+        let length = serde_json::to_vec(&entries).unwrap().len();
+        assert!(
+            length <= ROOM_ALLOWED + ROOM_REFUSED + (4 << 10),
+            "{length}"
+        );
         let total: u64 = entries.iter().map(|entry| entry.count).sum();
         assert_eq!(total, 15000);
+        let sent: u64 = entries.iter().map(|entry| entry.sent).sum();
+        assert_eq!(sent, 10000);
         let refused = entries.iter().find(|entry| entry.host == "b.test").unwrap();
         assert_eq!(refused.count, 5000);
+    }
+
+    #[test]
+    fn refusals_take_no_room_from_what_was_let_through() {
+        let mut ledger = Ledger::default();
+        for number in 0..5000 {
+            ledger.add(Entry::new(
+                &format!("n{number}.test"),
+                None,
+                Decision::Refuse,
+            ));
+        }
+        ledger.add(Entry::new("a.test", Some(443), Decision::Allow));
+        let entries = ledger.finish();
+        assert!(entries.iter().any(|entry| entry.host == "a.test"));
+    }
+
+    #[test]
+    fn every_entry_fits_into_a_message() {
+        // Each of these takes several characters to show.
+        let odd = "\u{202e}".repeat(40 << 10);
+        let entry = Entry::new(&odd, Some(80), Decision::Refuse)
+            .because(format!("was dialled, but what was said was for {odd}"))
+            .helped_by("--allow-host x");
+        let word = serde_json::to_vec(&FromRelay::Entry(Box::new(entry))).unwrap();
+        assert!(word.len() <= LONGEST, "{}", word.len());
     }
 
     #[test]

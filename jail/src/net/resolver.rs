@@ -121,7 +121,12 @@ impl Resolver<'_> {
                 Some(Family::V6) if !self.six => Answer::Nothing,
                 Some(family) => match self.names.address(name, family) {
                     Some(address) => Answer::Address(address),
-                    None => Answer::NoSuchName,
+                    None => {
+                        let entry = Entry::new(name, None, Decision::Refuse);
+                        self.ledger
+                            .add(entry.because("is one name more than a run may look up"));
+                        Answer::NoSuchName
+                    }
                 },
                 None => Answer::Nothing,
             },

@@ -64,6 +64,11 @@ pub trait Guard {
     fn take_listener(&mut self, listener: OwnedFd) -> Option<OwnedFd> {
         Some(listener)
     }
+
+    /// The jail has a socket for an ssh agent: whoever serves it keeps it.
+    fn take_agent(&mut self, listener: OwnedFd) -> Option<OwnedFd> {
+        Some(listener)
+    }
 }
 
 /// What follows from what a guard has seen.
@@ -314,6 +319,12 @@ impl Supervisor<'_> {
                 let mut listener = descriptor;
                 for guard in &mut self.watch.guards {
                     listener = listener.and_then(|listener| guard.take_listener(listener));
+                }
+            }
+            FromJail::Agent => {
+                let mut listener = descriptor;
+                for guard in &mut self.watch.guards {
+                    listener = listener.and_then(|listener| guard.take_agent(listener));
                 }
             }
             FromJail::Started { .. } => {

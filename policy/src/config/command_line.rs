@@ -87,6 +87,7 @@ fn read(flag: &str, value: &[u8]) -> Result<Setting, String> {
         "--allow-host" => Setting::NetworkAllow(text(value)?.parse().map_err(shown)?),
         "--publish" => Setting::NetworkPublish(text(value)?.parse().map_err(shown)?),
         "--proxy" => Setting::NetworkProxy(true),
+        "--ssh-agent" => Setting::NetworkSshAgent(text(value)?.parse().map_err(shown)?),
         "--env" => environment(value)?,
         "--no-broker" => Setting::SandboxBroker(false),
         "--allow-degraded" => Setting::SandboxAllowDegraded(true),

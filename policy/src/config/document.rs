@@ -178,6 +178,11 @@ impl Reader<'_> {
                 });
             }
             Key::NetworkProxy => S::NetworkProxy(self.boolean(key, value)?),
+            Key::NetworkSshAgent => {
+                return self.list(key, value, into, &|text| {
+                    text.parse().map(S::NetworkSshAgent).map_err(shown)
+                });
+            }
             Key::NetworkUnnamed => {
                 S::NetworkUnnamed(self.word(key, value, &["refuse", "allow"], unnamed_named)?)
             }

@@ -24,6 +24,7 @@ pub enum Key {
     NetworkGroups,
     NetworkPublish,
     NetworkProxy,
+    NetworkSshAgent,
     LimitsMemory,
     LimitsCpu,
     LimitsPids,
@@ -159,6 +160,11 @@ const KEYS: &[(Key, &str, &str)] = &[
         Key::NetworkProxy,
         "network.proxy",
         "whether the filtered network has an HTTP and SOCKS5 proxy, and the variables that name it",
+    ),
+    (
+        Key::NetworkSshAgent,
+        "network.ssh_agent",
+        "keys of your ssh agent that may sign in to allowed hosts on their ssh port: SHA256:…, a comment, or *",
     ),
     (
         Key::LimitsMemory,

@@ -8,7 +8,7 @@ use super::tools;
 use crate::bytes::ByteString;
 use crate::duration::Duration;
 use crate::host::HostPattern;
-use crate::plan::{Access, CacheSource, Memory, NetworkMode, Publish, Unnamed, Variable};
+use crate::plan::{Access, CacheSource, Memory, NetworkMode, Publish, SshKey, Unnamed, Variable};
 use crate::profile::{Entry, Profile};
 use crate::rule::{PathPattern, Rule};
 use crate::size::{Percent, Size};
@@ -39,6 +39,8 @@ pub struct Policy {
     pub groups: Vec<Sourced<Group>>,
     pub publish: Vec<Sourced<Publish>>,
     pub proxy: Sourced<bool>,
+    /// Keys of the owner's ssh agent that may sign.
+    pub ssh_agent: Vec<Sourced<SshKey>>,
     pub memory: Sourced<Option<Memory>>,
     pub cpu: Sourced<Option<Percent>>,
     pub pids: Sourced<Option<u32>>,
@@ -101,6 +103,7 @@ impl Policy {
             groups: Vec::new(),
             publish: Vec::new(),
             proxy: of(p, false),
+            ssh_agent: Vec::new(),
             memory: of(p, p.memory.map(Memory::OfMachine)),
             cpu: of(p, None),
             pids: of(p, p.pids),
@@ -173,6 +176,7 @@ impl Policy {
             }
             Setting::NetworkPublish(value) => add(&mut self.publish, value, origin),
             Setting::NetworkProxy(value) => put(&mut self.proxy, value, origin),
+            Setting::NetworkSshAgent(value) => add(&mut self.ssh_agent, value, origin),
             Setting::LimitsMemory(value) => put(&mut self.memory, Some(value), origin),
             Setting::LimitsCpu(value) => put(&mut self.cpu, Some(value), origin),
             Setting::LimitsPids(value) => put(&mut self.pids, Some(value), origin),
@@ -262,6 +266,7 @@ impl Policy {
             Key::NetworkPublish => grew(&new.publish, &old.publish),
             // It leads to the same hosts, but it sets variables.
             Key::NetworkProxy => new.proxy.value && !old.proxy.value,
+            Key::NetworkSshAgent => grew(&new.ssh_agent, &old.ssh_agent),
             Key::LimitsMemory => more_memory(new.memory.value, old.memory.value, machine_memory),
             Key::LimitsCpu => more(new.cpu.value, old.cpu.value),
             Key::LimitsPids => more(new.pids.value, old.pids.value),

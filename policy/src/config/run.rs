@@ -6,8 +6,8 @@ use crate::bytes::ByteString;
 use crate::host::HostPattern;
 use crate::plan::{
     Access, AgentHome, CacheSource, Command, Degraded, Desk, Environment, Filesystem, Grant, Home,
-    Limits, Missing, Network, NetworkMode, PROXY, Plan, Protect, Proxy, Sandbox, Unhide, Unlisted,
-    User, Variable, Workspace,
+    Limits, Missing, Network, NetworkMode, PROXY, Plan, Protect, Proxy, SSH_AGENT, Sandbox, Unhide,
+    Unlisted, User, Variable, Workspace,
 };
 use crate::profile::{AgentEntry, Entry};
 use crate::rule::{Bases, PathPattern, Sign};
@@ -88,6 +88,7 @@ impl Policy {
                 } else {
                     Proxy::None
                 },
+                ssh_agent: self.ssh_agent.iter().map(|key| key.value.clone()).collect(),
             },
             limits: self.limits(),
             environment,
@@ -351,6 +352,9 @@ fn variables(plan: &Plan, caller: Vec<(ByteString, ByteString)>) -> Vec<Variable
         for name in ["no_proxy", "NO_PROXY"] {
             put(name, "localhost,127.0.0.1,::1".into());
         }
+    }
+    if plan.network.mode == NetworkMode::Filtered && !plan.network.ssh_agent.is_empty() {
+        put("SSH_AUTH_SOCK", SSH_AGENT.into());
     }
     if own(b"PATH") {
         return env;

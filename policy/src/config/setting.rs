@@ -5,7 +5,7 @@ use super::key::{Key, LockPattern};
 use crate::bytes::ByteString;
 use crate::duration::Duration;
 use crate::host::HostPattern;
-use crate::plan::{Access, Memory, NetworkMode, Publish, Unnamed, Variable};
+use crate::plan::{Access, Memory, NetworkMode, Publish, SshKey, Unnamed, Variable};
 use crate::profile::Profile;
 use crate::rule::{PathPattern, Rule};
 use crate::size::{Percent, Size};
@@ -34,6 +34,7 @@ pub enum Setting {
     NetworkGroup(Group),
     NetworkPublish(Publish),
     NetworkProxy(bool),
+    NetworkSshAgent(SshKey),
     LimitsMemory(Memory),
     LimitsCpu(Percent),
     LimitsPids(u32),
@@ -115,6 +116,7 @@ impl Setting {
             Setting::NetworkGroup(_) => Key::NetworkGroups,
             Setting::NetworkPublish(_) => Key::NetworkPublish,
             Setting::NetworkProxy(_) => Key::NetworkProxy,
+            Setting::NetworkSshAgent(_) => Key::NetworkSshAgent,
             Setting::LimitsMemory(_) => Key::LimitsMemory,
             Setting::LimitsCpu(_) => Key::LimitsCpu,
             Setting::LimitsPids(_) => Key::LimitsPids,

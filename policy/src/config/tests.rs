@@ -643,7 +643,7 @@ proptest! {
         user in toml_file(),
         options in proptest::collection::vec((
             proptest::sample::select(vec![
-                "--profile", "--ro", "--rw", "--bind", "--hide", "--net", "--allow-host", "--publish", "--proxy", "--env", "--no-broker",
+                "--profile", "--ro", "--rw", "--bind", "--hide", "--net", "--allow-host", "--publish", "--proxy", "--ssh-agent", "--env", "--no-broker",
                 "--allow-degraded", "--memory", "--cpu", "--pids", "--timeout", "--max-output", "--tmp-size", "--wait", "--dry-run",
             ]),
             proptest::sample::select(vec![

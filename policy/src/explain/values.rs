@@ -31,6 +31,7 @@ pub(super) fn value(policy: &Policy, key: Key) -> Value {
         }),
         Key::NetworkPublish => list(&p.publish, |publish| Text::Word(publish.to_string())),
         Key::NetworkProxy => flag(&p.proxy),
+        Key::NetworkSshAgent => list(&p.ssh_agent, |key| Text::Word(key.to_string())),
         Key::NetworkUnnamed => word(&p.unnamed, |value| match value {
             Unnamed::Refuse => "refuse",
             Unnamed::Allow => "allow",

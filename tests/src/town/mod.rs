@@ -138,20 +138,13 @@ impl Town {
     }
 
     /// A program in the internet; gone when the test's process is.
-    pub fn program(&self, mut command: Command) -> Verdict<std::process::Child> {
-        use std::os::unix::process::CommandExt;
-        self.out_there(move || {
-            // SAFETY: prctl is signal-safe and takes plain numbers.
-            unsafe {
-                command.pre_exec(
-                    || match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
-                        0 => Ok(()),
-                        _ => Err(io::Error::last_os_error()),
-                    },
-                );
-            }
-            command.stdin(Stdio::null()).spawn()
-        })
+    pub fn program(&self, command: Command) -> Verdict<std::process::Child> {
+        self.out_there(move || start(command))
+    }
+
+    /// A program on the host; gone when the test's process is.
+    pub fn at_home(&self, command: Command) -> Verdict<std::process::Child> {
+        Ok(start(command)?)
     }
 
     /// Waits until a port of the internet is served.
@@ -170,7 +163,8 @@ impl Town {
     }
 
     /// Answers `a-b-c-d.v4.test` with the address `a.b.c.d`, and `HEX.v6.test` (32 digits)
-    /// with that IPv6 address; `none.test` does not exist; all else is [`WEB`].
+    /// with that IPv6 address; `none.test` does not exist; `many.test` has many
+    /// addresses of the machine's own as well; all else is [`WEB`].
     fn name_server(&self) -> Verdict {
         let asked = Arc::clone(&self.asked);
         self.out_there(move || {
@@ -189,6 +183,21 @@ impl Town {
             Ok(())
         })
     }
+}
+
+/// Starts a program that ends with whoever started it.
+fn start(mut command: Command) -> io::Result<std::process::Child> {
+    use std::os::unix::process::CommandExt;
+    // SAFETY: prctl is signal-safe and takes plain numbers.
+    unsafe {
+        command.pre_exec(
+            || match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            },
+        );
+    }
+    command.stdin(Stdio::null()).spawn()
 }
 
 fn answer_all(listener: TcpListener, serve: impl Fn(TcpStream) + Send + Sync + 'static) {
@@ -312,12 +321,19 @@ fn reply(packet: &[u8]) -> Option<(String, Vec<u8>)> {
         _ => Vec::new(),
     };
     let missing = name == "none.test";
-    let count = u8::from(!data.is_empty() && !missing);
+    let mut all = Vec::new();
+    if name == "many.test" && kind == 1 {
+        all = vec![vec![127, 0, 0, 1]; 200];
+    }
+    if !data.is_empty() && !missing {
+        all.push(data);
+    }
     let mut answer = packet.get(..2)?.to_vec();
+    let count = all.len() as u8;
     answer.extend_from_slice(&[0x81, if missing { 0x83 } else { 0x80 }, 0, 1, 0, count]);
     answer.extend_from_slice(&[0; 4]);
     answer.extend_from_slice(packet.get(12..at + 4)?);
-    if count == 1 {
+    for data in all {
         answer.extend_from_slice(&[0xc0, 12, 0, kind as u8, 0, 1, 0, 0, 0, 0, 0]);
         answer.push(data.len() as u8);
         answer.extend_from_slice(&data);

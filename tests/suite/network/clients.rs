@@ -11,7 +11,16 @@ use sjail_tests::{Output, Scene, Stop, Test, Verdict, tests};
 use super::filtered;
 
 pub fn tests() -> Vec<Test> {
-    tests![curl, wget, python, node, java, git, npm, pip]
+    tests![
+        curl,
+        wget,
+        python,
+        python_requests,
+        node,
+        java,
+        git,
+        git_push,
+    ]
 }
 
 /// The world with a web server that speaks TLS, and a folder that it serves.
@@ -46,7 +55,7 @@ impl Street {
     }
 
     /// Runs a script inside, with one host allowed.
-    fn run(&self, scene: &Scene, host: &str, script: &str) -> Verdict<Output> {
+    pub fn run(&self, scene: &Scene, host: &str, script: &str) -> Verdict<Output> {
         scene.file("client.sh", script)?;
         filtered(scene, &["--allow-host", host], &["sh", "client.sh"]).output()
     }
@@ -178,81 +187,58 @@ fn git(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-fn npm(scene: &Scene) -> Verdict {
-    scene.needs(&["npm", "node", "tar"])?;
+fn git_push(scene: &Scene) -> Verdict {
+    scene.needs(&["git"])?;
+    let found = Command::new("git").arg("--exec-path").output()?;
+    let programs = PathBuf::from(String::from_utf8_lossy(&found.stdout).trim());
+    if !programs.join("git-http-backend").exists() {
+        return scene.skip("git has no http-backend");
+    }
     let street = Street::new(scene)?;
     make(
         &street.served,
-        "mkdir -p package files\n\
-         echo '{\"name\":\"tiny\",\"version\":\"1.0.0\",\"main\":\"i.js\"}' > package/package.json\n\
-         echo 'console.log(\"hello from npm\")' > package/i.js\n\
-         tar czf files/tiny-1.0.0.tgz package\n\
-         sum=$(sha1sum files/tiny-1.0.0.tgz | cut -d' ' -f1)\n\
-         echo \"{\\\"name\\\":\\\"tiny\\\",\\\"dist-tags\\\":{\\\"latest\\\":\\\"1.0.0\\\"},\\\"versions\\\":{\\\"1.0.0\\\":{\\\"name\\\":\\\"tiny\\\",\\\"version\\\":\\\"1.0.0\\\",\\\"main\\\":\\\"i.js\\\",\\\"dist\\\":{\\\"tarball\\\":\\\"https://reg.test/files/tiny-1.0.0.tgz\\\",\\\"shasum\\\":\\\"$sum\\\"}}}}\" > tiny",
+        "git init -q --bare smart/repo.git\n\
+         git -C smart/repo.git config http.receivepack true",
     )?;
-    let install = |host: &str| {
+    let push = |host: &str, folder: &str| {
         format!(
-            "mkdir -p {host} && cd {host} && echo '{{}}' > package.json\n\
-             npm install --no-audit --no-fund --no-update-notifier --fetch-retries=0 \\\n\
-             \x20 --cafile=../cert.pem --registry=https://{host}/ tiny >npm.log 2>&1 \\\n\
-             \x20 || {{ tail -5 npm.log; exit 1; }}\n\
-             node -e 'require(\"tiny\")'\n"
+            "export GIT_SSL_CAINFO=$PWD/cert.pem\n\
+             git init -q {folder} && cd {folder} && echo hello > file && git add file\n\
+             git -c user.name=a -c user.email=a@b.test commit -qm one\n\
+             git push -q https://{host}/smart/repo.git HEAD:refs/heads/{folder}\n"
         )
     };
-    street
-        .run(scene, "reg.test", &install("reg.test"))?
-        .succeeds()?
-        .stdout_has("hello from npm")?;
-    super::is_refused(&street.run(scene, "reg.test", &install("evil.test"))?)
+    let run = street.run(scene, "git.test", &push("git.test", "good"))?;
+    run.succeeds()?;
+    make(
+        &street.served,
+        "git -C smart/repo.git rev-parse --verify refs/heads/good",
+    )?;
+    let refused = street.run(scene, "git.test", &push("evil.test", "bad"))?;
+    super::is_refused(&refused)?;
+    refused.stderr_has("--allow-host evil.test")?;
+    Ok(())
 }
 
-fn pip(scene: &Scene) -> Verdict {
-    let street = Street::new(scene)?;
+fn python_requests(scene: &Scene) -> Verdict {
+    const IMPORT: &str =
+        "try: import requests\nexcept ImportError: from pip._vendor import requests\n";
+    scene.needs(&["python3"])?;
     let has = Command::new("python3")
-        .args(["-c", "import pip, venv"])
+        .args(["-c", IMPORT])
         .stderr(Stdio::null())
         .status()?;
     if !has.success() {
-        return scene.skip("python3 has no pip");
+        return scene.skip("python3 has no requests");
     }
-    make(
-        &street.served,
-        "mkdir -p simple/tiny files\n\
-         python3 - <<'END'\n\
-         import zipfile\n\
-         with zipfile.ZipFile('files/tiny-1.0-py3-none-any.whl', 'w') as wheel:\n\
-         \x20   wheel.writestr('tiny.py', 'print(\"hello from pip\")\\n')\n\
-         \x20   info = 'tiny-1.0.dist-info/'\n\
-         \x20   wheel.writestr(info + 'METADATA', 'Metadata-Version: 2.1\\nName: tiny\\nVersion: 1.0\\n')\n\
-         \x20   wheel.writestr(info + 'WHEEL', 'Wheel-Version: 1.0\\nGenerator: x\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')\n\
-         \x20   wheel.writestr(info + 'RECORD', '')\n\
-         END\n\
-         echo '<a href=\"../../files/tiny-1.0-py3-none-any.whl\">tiny-1.0-py3-none-any.whl</a>' > simple/tiny/index.html",
-    )?;
-    let install = |host: &str| {
-        // What is not on the line is in the owner's settings, without the password.
-        let index = match host {
-            "reg.test" => String::new(),
-            _ => format!("--index-url https://{host}/simple/"),
-        };
+    Street::new(scene)?.try_both(scene, |host| {
         format!(
-            "python3 -m pip install -q --disable-pip-version-check --retries 0 --cert cert.pem \\\n\
-             \x20 --target to-{host} {index} tiny \\\n\
-             \x20 && PYTHONPATH=to-{host} python3 -c 'import tiny'\n"
+            "exec python3 - <<'END'\n\
+             {IMPORT}\
+             print(requests.get('https://{host}/', verify='cert.pem').text)\n\
+             END\n"
         )
-    };
-    let settings = "[global]\nindex-url = https://me:secret@reg.test/simple/\n";
-    scene.home_file(".config/pip/pip.conf", settings)?;
-    street
-        .run(scene, "reg.test", &install("reg.test"))?
-        .succeeds()?
-        .stdout_has("hello from pip")?;
-    street
-        .run(scene, "reg.test", "cat ~/.config/pip/pip.conf")?
-        .succeeds()?
-        .stdout_has("https://reg.test/simple/")?
-        .lacks("secret")?;
-    super::is_refused(&street.run(scene, "reg.test", &install("evil.test"))?)
+    })
 }
 
 /// A certificate for the names of the tests, its own authority, and its key.

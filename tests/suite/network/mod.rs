@@ -3,13 +3,16 @@
 
 mod ask;
 mod clients;
+mod hostile;
 mod installs;
 mod load;
 mod matrix;
 mod proxy;
 mod publish;
 mod record;
+mod registries;
 mod requests;
+mod ssh;
 
 use sjail_tests::town::{Town, WEB, WEB6};
 use sjail_tests::{Call, Output, Scene, Stop, Test, Verdict};
@@ -22,8 +25,11 @@ pub fn suite() -> Vec<Test> {
     tests.extend(proxy::tests());
     tests.extend(record::tests());
     tests.extend(clients::tests());
+    tests.extend(registries::tests());
     tests.extend(installs::tests());
     tests.extend(ask::tests());
+    tests.extend(ssh::tests());
+    tests.extend(hostile::tests());
     tests
 }
 

@@ -1,5 +1,7 @@
 //! What is written down, and what happens when one of the parts goes away.
 
+use std::os::unix::fs::MetadataExt;
+
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sjail_tests::{Identity, Scene, Stop, Test, Verdict, tests, wait};
@@ -104,6 +106,11 @@ fn the_record_has_the_network(scene: &Scene) -> Verdict {
         .stdout_has("www.test")?
         .stdout_has("received")?;
     scene
+        .sjail(["audit", "show", &id])
+        .output()?
+        .succeeds()?
+        .stdout_has("allow www.test:80, at 203.0.113.10, ")?;
+    scene
         .host(scene.program("sjail-broker"))
         .args(["stop"])
         .output()?;
@@ -181,6 +188,11 @@ fn the_relay_can_do_nothing_else(scene: &Scene) -> Verdict {
         if !status.contains(line) {
             return Err(Stop::failed(format!("no {line:?} in {status}")));
         }
+    }
+    // What nobody may look into belongs to nobody.
+    let owner = std::fs::metadata(format!("/proc/{relay}"))?.uid();
+    if scene.identity() == Identity::User && owner == nix::unistd::getuid().as_raw() {
+        return Err(Stop::failed("the relay can be looked into"));
     }
     scene.file("go", "")?;
     running.finish()?.succeeds()?;

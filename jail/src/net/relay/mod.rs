@@ -183,6 +183,7 @@ impl Relay {
                 port,
                 allowed,
             } => self.answered(&name, port, allowed),
+            ToRelay::Dialled => {}
             ToRelay::Finish => {
                 self.last = Some(Instant::now() + LAST);
                 self.listeners.clear();

@@ -1,7 +1,7 @@
 //! From a dialled address to an open connection: decided, looked up, checked, dialled.
 
 use std::cmp::Reverse;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpStream};
 use std::os::fd::AsFd;
 use std::time::Instant;
@@ -16,6 +16,16 @@ use crate::net::inside::Serves;
 use crate::net::lookup::{Lookup, Progress};
 use crate::net::proxy::Talk;
 use crate::net::record::{Decision, FromRelay};
+
+/// So many hosts may be asked about at once. Few enough that questions and answers never
+/// fill the channel: both sides would wait for each other.
+const MOST_ASKED: usize = 16;
+
+/// So many lookups are remembered before old ones are forgotten.
+const MOST_KNOWN: usize = 1024;
+
+/// So many addresses of one name are tried.
+const MOST_ADDRESSES: usize = 32;
 
 impl Relay {
     /// Somebody has dialled.
@@ -102,10 +112,20 @@ impl Relay {
             }
             Verdict::Ask => {
                 let name = connection.host.to_string();
-                let asked = self.connections.values().any(|other| {
-                    matches!(other.stage, Stage::Asking)
-                        && (&other.host, other.port) == (&connection.host, port)
-                });
+                let open: BTreeSet<(String, u16)> = self
+                    .connections
+                    .values()
+                    .filter(|other| matches!(other.stage, Stage::Asking))
+                    .map(|other| (other.host.to_string(), other.port))
+                    .collect();
+                let asked = open.contains(&(name.clone(), port));
+                if !asked && open.len() >= MOST_ASKED {
+                    connection.turn_away(Decision::Refuse);
+                    let entry = connection.entry(Decision::Refuse);
+                    self.ledger
+                        .add(entry.because("would have been one question too many at once"));
+                    return;
+                }
                 self.keep(connection, Stage::Asking);
                 // Whoever asks the same waits for the same answer.
                 if !asked
@@ -221,6 +241,9 @@ impl Relay {
             .map(|(id, _)| *id)
             .collect();
         if let Ok(found) = &result {
+            if self.known.len() >= MOST_KNOWN {
+                self.known.retain(|_, (when, _)| when.elapsed() < FRESH);
+            }
             self.known
                 .insert(lookup.name().to_owned(), (Instant::now(), found.clone()));
         }
@@ -249,6 +272,7 @@ impl Relay {
             }
         }
         good.make_contiguous().sort_by_key(IpAddr::is_ipv6);
+        good.truncate(MOST_ADDRESSES);
         if let (true, Some((address, why))) = (good.is_empty(), forbidden) {
             let fix = gate::fix(gate::Why::NoName, &address.to_string(), Some(port));
             let fix = fix.map(|fix| format!("{fix} beside the name"));
