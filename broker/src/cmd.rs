@@ -10,6 +10,8 @@ pub mod table;
 
 use std::io::{self, Write};
 
+use sjail_policy::show::inert_json;
+
 use crate::error::{Error, Result};
 
 /// Prints one JSON value on a line.
@@ -18,7 +20,7 @@ pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
         what: "the result",
         problem: error.to_string(),
     })?;
-    print(&format!("{text}\n"))
+    print(&format!("{}\n", inert_json(&text)))
 }
 
 /// Prints text; whoever reads no further is not an error.

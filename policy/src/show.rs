@@ -29,6 +29,27 @@ pub fn inert(bytes: &[u8]) -> String {
     text
 }
 
+/// Makes JSON inert without changing what it says: characters that would not show themselves
+/// (text direction, zero width, line separators) are written as `\uXXXX`.
+///
+/// ```
+/// use sjail_policy::show::inert_json;
+/// assert_eq!(inert_json("{\"a\":\"é\u{202e}\u{e0041}\"}"), "{\"a\":\"é\\u202e\\udb40\\udc41\"}");
+/// ```
+pub fn inert_json(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for letter in json.chars() {
+        if letter == '\n' || is_printable(letter) {
+            text.push(letter);
+            continue;
+        }
+        for unit in letter.encode_utf16(&mut [0; 2]) {
+            text.push_str(&format!("\\u{unit:04x}"));
+        }
+    }
+    text
+}
+
 /// Shows an argument vector, one argument a line, numbered from 0. An empty argument is
 /// shown as `""`.
 pub fn argv_lines<A: AsRef<[u8]>>(argv: &[A]) -> Vec<String> {

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use serde::Deserialize;
-use sjail_policy::classify::{Context, classify};
+use sjail_policy::classify::{Classification, Context, classify};
 use sjail_policy::effect::Action;
 
 /// What the oracle reports of a snippet.
@@ -220,7 +220,7 @@ fn excused(path: &str, seen: &survey::Survey) -> bool {
 /// reported, with its wrappers, or it said that something is opaque.
 fn judge(file: &Path, rows: &[Row]) -> usize {
     let context = Context::default();
-    let (mut opaque, mut misses, mut checked) = (0, 0, 0);
+    let (mut opaque, mut misses, mut writes, mut checked) = (0, 0, 0, 0);
     for row in rows.iter().filter(|row| row.entered) {
         checked += 1;
         let verdict = classify(row.cmd.as_bytes(), &context);
@@ -252,9 +252,49 @@ fn judge(file: &Path, rows: &[Row]) -> usize {
                 row.id, verdict.risk, row.cmd
             );
         }
+        let unseen: Vec<_> = row
+            .writes
+            .iter()
+            .filter(|path| !names_file(path, &verdict, &seen))
+            .collect();
+        if !unseen.is_empty() {
+            writes += 1;
+            println!(
+                "WRITE {} {unseen:?} ({}): {:?}",
+                row.id, verdict.risk, row.cmd
+            );
+        }
     }
-    println!("{:34} {checked:6} {opaque:7} {misses:7}", stem(file));
-    misses
+    println!(
+        "{:34} {checked:6} {opaque:7} {misses:7} {writes:7}",
+        stem(file)
+    );
+    misses + writes
+}
+
+/// Whether the answer names a file that was written: a redirection's target, an effect, or an
+/// argument of some command; names that are made up when it runs excuse any.
+fn names_file(path: &str, verdict: &Classification, seen: &BTreeSet<String>) -> bool {
+    let last = String::from_utf8_lossy(survey::base(path.as_bytes())).into_owned();
+    let names = |text: &str| text.ends_with(&last) || text.contains(path);
+    let own = ["/dev/null", "/.history"]
+        .iter()
+        .any(|end| path.ends_with(end))
+        || ["/dev/fd/", "/tmp/tac", "/tmp/sh-thd", "/proc/"]
+            .iter()
+            .any(|start| path.starts_with(start));
+    let made_up = ["mktemp", "xargs"].iter().any(|name| seen.contains(*name));
+    own || made_up
+        || verdict.commands.iter().any(|command| {
+            let targets = command.redirects.iter().filter_map(|r| r.target.as_ref());
+            let arguments = command.argv.iter().skip(1);
+            targets
+                .into_iter()
+                .any(|target| target.resolved.is_none() || names(&target.typed))
+                || arguments
+                    .into_iter()
+                    .any(|arg| !arg.exact || names(&arg.text))
+        })
 }
 
 /// What no line shows: the commands of a script that `.` finds along PATH (here the stubs'

@@ -391,7 +391,7 @@ fn watch(client: &mut Client, json: bool) -> Result<u8> {
                 what: "a request",
                 problem: error.to_string(),
             })?;
-            print(&format!("{line}\n"))?;
+            print(&format!("{}\n", show::inert_json(&line)))?;
             continue;
         }
         let waits = request.status == wire::RequestStatus::Pending;

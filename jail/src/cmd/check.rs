@@ -13,7 +13,7 @@ use sjail_policy::classify::Context;
 use sjail_policy::config::CommandLine;
 use sjail_policy::decide::{Action, Asking};
 use sjail_policy::rule::Operation;
-use sjail_policy::show::inert;
+use sjail_policy::show::{inert, inert_json};
 
 use super::{Failure, print, print_json, read};
 use crate::caller::Account;
@@ -240,7 +240,10 @@ fn answer_in(judge: &Judge, context: &Context, command: String) -> String {
     let typed = Typed::Line(command.into());
     let (line, decision) = judge.judge(&typed, context, Asking::Policy);
     let answer = Answer::new(&typed.line(), &line, &decision);
-    serde_json::to_string(&answer).unwrap_or_else(|error| no_answer(error.to_string()))
+    match serde_json::to_string(&answer) {
+        Ok(text) => inert_json(&text),
+        Err(error) => no_answer(error.to_string()),
+    }
 }
 
 fn no_answer(error: String) -> String {

@@ -15,6 +15,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::Write;
 
 use clap::Parser;
+use sjail_policy::show::inert_json;
 use sjail_policy::usage;
 
 use crate::client;
@@ -119,6 +120,6 @@ pub fn print_json(value: &impl serde::Serialize) {
         serde_json::to_string(value)
     };
     if let Ok(text) = text {
-        print(&format!("{text}\n"));
+        print(&format!("{}\n", inert_json(&text)));
     }
 }

@@ -132,8 +132,15 @@ impl Judge<'_> {
     ) {
         match operation {
             Operation::Value | Operation::Length | Operation::Names => {}
+            Operation::Assign(word) => {
+                self.expand(&word.parts, state, call);
+                if let PartKind::Parameter(parameter) = &part.kind {
+                    let held = state.variables.get(&parameter.name).cloned();
+                    let value = held.unwrap_or_default().or(&state.variables.value(word));
+                    state.variables.set(&parameter.name, value);
+                }
+            }
             Operation::Default(word)
-            | Operation::Assign(word)
             | Operation::Require(word)
             | Operation::Alternative(word)
             | Operation::Trim(word)

@@ -60,6 +60,12 @@ impl Judge<'_> {
         let function = state.functions.get_mut(&name)?;
         function.called = true;
         let (body, certain) = (Rc::clone(&function.body), function.certain);
+        if !call.redirects.is_empty() || !call.assignments.is_empty() {
+            // `f > file`: what surrounds the call is the caller's.
+            let mut alone = call.clone();
+            alone.args.clear();
+            self.invoke(state, &alone);
+        }
         let flow = self.call_function(&name, &body, state, call);
         // Defined in a branch, or unset since: the program of that name counts, too.
         certain.then_some(flow)

@@ -73,6 +73,14 @@ pub(crate) fn touch(draft: &mut Draft, touch: Touch, given: &Given, target: Targ
     }
 }
 
+/// Adds that keys are read, if that is what the path leads to.
+pub(crate) fn touch_secret(draft: &mut Draft, given: &Given, target: Target) {
+    let secret = target.place == Place::Secret && !given.text.ends_with(".pub");
+    if secret || is_key_folder(&target) {
+        touch(draft, Touch::Read, given, target);
+    }
+}
+
 /// A folder that holds nothing but keys, or all of it.
 fn is_key_folder(target: &Target) -> bool {
     let path = target.resolved.as_deref().unwrap_or(&target.typed);

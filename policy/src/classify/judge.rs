@@ -143,7 +143,7 @@ impl<'c> Judge<'c> {
 
     /// Judges text that a shell runs, in the shell `state`.
     pub(crate) fn text(&mut self, text: &str, state: &mut State, call: &Call, span: Span) -> Flow {
-        if self.texts >= MAX_TEXTS {
+        if self.nested_deeply() {
             self.opaque("Text inside text, nested too deeply", span);
             return Flow::of(Sources::UNKNOWN);
         }
@@ -153,6 +153,11 @@ impl<'c> Judge<'c> {
             judge.uncalled_functions(state, call);
             flow
         })
+    }
+
+    /// Whether text inside text is no longer followed.
+    pub(crate) fn nested_deeply(&self) -> bool {
+        self.texts >= MAX_TEXTS
     }
 
     /// Judges something of another source, which stands as an argument in this one.
@@ -318,6 +323,19 @@ impl<'c> Judge<'c> {
         risk
     }
 
+    /// As [`Judge::aside`], but commands whose name is not known do not count.
+    pub(crate) fn aside_named(&mut self, run: impl FnOnce(&mut Self)) -> Risk {
+        let first = self.commands.len();
+        let mut named = Risk::Safe;
+        self.aside(|judge| {
+            run(judge);
+            let commands = judge.commands.get(first..).unwrap_or_default();
+            let known = commands.iter().filter(|one| !one.program.name.is_empty());
+            named = known.map(|one| one.risk).max().unwrap_or(Risk::Safe);
+        });
+        named
+    }
+
     /// A pipeline that ties a shell to a connection, in either direction.
     pub(crate) fn shell_and_connection(&mut self, first: usize) {
         let of = |mark: Mark| {
@@ -383,6 +401,13 @@ impl<'c> Judge<'c> {
         let Some(path) = &target.resolved else {
             return Flow::of(Sources::FILE);
         };
+        let descriptor = path
+            .strip_prefix("/dev/fd/")
+            .or_else(|| path.strip_prefix("/proc/self/fd/"));
+        if let Some(descriptor) = descriptor {
+            let known = self.traces.descriptors.get(descriptor).cloned();
+            return known.unwrap_or_else(|| Flow::of(Sources::UNKNOWN));
+        }
         if self.traces.fifos.contains(path) {
             return Flow::of(Sources::FIFO);
         }

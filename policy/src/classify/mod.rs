@@ -8,6 +8,7 @@ mod assigned;
 mod bomb;
 pub(crate) mod call;
 mod context;
+mod disagree;
 pub(crate) mod draft;
 mod expand;
 pub(crate) mod flow;

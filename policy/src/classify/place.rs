@@ -82,11 +82,13 @@ fn place(path: &str, given: &Given, context: &Context) -> Place {
     if whole.is_some() && is_workspace_parent(folder, context) {
         return Place::HomeItself;
     }
-    let listed = listed(folder, context);
+    if given.glob && is_top_pattern(path) {
+        return Place::SystemItself;
+    }
     let inside = inside(path, &context.workspace);
+    let listed = listed(folder, context, inside.is_some());
     match listed {
-        Some(Place::Protected) if inside.is_some() => return Place::Protected,
-        Some(Place::Protected) | None => {}
+        None => {}
         // A workspace below /tmp, /srv or /usr/src is a workspace first.
         Some(Place::Temp | Place::System | Place::Elsewhere) if inside.is_some() => {}
         Some(place) => return place,
@@ -105,6 +107,9 @@ fn place(path: &str, given: &Given, context: &Context) -> Place {
 pub(crate) fn is_private(target: &Target, context: &Context) -> bool {
     if target.place == Place::Secret {
         return !target.typed.ends_with(".pub");
+    }
+    if target.place == Place::HomeItself {
+        return true;
     }
     let Some(path) = &target.resolved else {
         return false;
@@ -173,6 +178,16 @@ fn everything_in(path: &str) -> Option<&str> {
     all.then_some(if folder.is_empty() { "/" } else { folder })
 }
 
+/// `/u*`, `/[a-z]*`: a pattern that may stand for a top folder of the system.
+fn is_top_pattern(path: &str) -> bool {
+    const TOP: &[&str] = &[
+        "bin", "boot", "dev", "etc", "home", "lib", "opt", "root", "sbin", "srv", "usr", "var",
+    ];
+    let name = path.trim_start_matches('/');
+    let start = name.split(['*', '?', '[', '{']).next().unwrap_or_default();
+    !name.contains('/') && start.len() < name.len() && TOP.iter().any(|top| top.starts_with(start))
+}
+
 fn is_workspace_parent(folder: &str, context: &Context) -> bool {
     context
         .home
@@ -189,15 +204,18 @@ pub(crate) fn inside<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
     rest.strip_prefix('/')
 }
 
-/// The first entry of the table of places that matches.
-fn listed(path: &str, context: &Context) -> Option<Place> {
+/// The first entry of the table of places that matches. What a project protects is protected in
+/// the workspace alone.
+fn listed(path: &str, context: &Context, in_workspace: bool) -> Option<Place> {
     let below_home = inside(path, &context.home)
         .or_else(|| path.strip_prefix("/root/"))
         .or_else(|| other_home(path));
     let second = path.as_bytes().get(1);
     PLACES.iter().find_map(|(pattern, place)| {
         // Most patterns are out at the first letter.
-        if pattern.starts_with('/') && pattern.as_bytes().get(1) != second {
+        if pattern.starts_with('/') && pattern.as_bytes().get(1) != second
+            || *place == Place::Protected && !in_workspace
+        {
             return None;
         }
         let hit = match pattern.strip_prefix("~/") {

@@ -10,6 +10,164 @@ use crate::risk::Risk;
 /// Text that was never meant for a shell is looked through up to this length.
 const MAX_LOOK: usize = 16 * 1024;
 
+/// A raw connection, in any language.
+const CONNECTS: &[&str] = &[
+    "/dev/tcp/",
+    "/inet/tcp/",
+    "socket",
+    "Socket",
+    "nc -e",
+    "ncat ",
+    "nc.exe",
+    "net.connect",
+    "net.Dial",
+    "TcpStream",
+    "TcpClient",
+    "TCPClient",
+    "UdpClient",
+    "fsockopen",
+    "Sock(",
+    "ConPtyShell ",
+    "PowerShellTcp ",
+    "powercat ",
+];
+/// A shell by name.
+const SHELLS: &[&str] = &[
+    "/bin/sh",
+    "/bin/bash",
+    "\"bash\"",
+    "\"sh\"",
+    "'sh'",
+    "'bash'",
+    "bash -i",
+    "\"sh -i",
+    "'sh -i",
+    " sh -i",
+    "cmd.exe",
+    "cmd /c",
+    "powershell",
+    "ConPtyShell ",
+    "PowerShellTcp ",
+    "powercat ",
+];
+/// A call that starts a program or runs text.
+const STARTS: &[&str] = &[
+    "CreateProcess",
+    "ProcessBuilder",
+    "Process.new",
+    "Process.start",
+    "Process.Start",
+    "exec.Command",
+    "Command::new",
+    "getRuntime().exec",
+    "proc_open(",
+    "shell_exec(",
+    "pcntl_exec(",
+    "subprocess.",
+    "os.system(",
+    "pty.spawn(",
+    "execve(",
+    "execvp(",
+    "execl(",
+    "child_process",
+    "Invoke-Expression",
+    "iex ",
+    "IEX",
+];
+/// Fetching code, as PowerShell does.
+const FETCHES: &[&str] = &[
+    "DownloadString(",
+    "DownloadData(",
+    "DownloadFile(",
+    "Invoke-WebRequest",
+    "Invoke-RestMethod",
+    "IWR ",
+    "iwr ",
+    "irm ",
+    "IRM ",
+    "Net.WebClient",
+    "URLDownloadToFile",
+];
+const EVALUATES: &[&str] = &[
+    "Invoke-Expression",
+    "IEX",
+    "iex",
+    "FromBase64String",
+    "Start-Process",
+    "ScriptBlock]::Create",
+    ".Run(",
+];
+/// What somebody sent to a web page.
+const ASKS: &[&str] = &[
+    "$_GET",
+    "$_POST",
+    "$_REQUEST",
+    "$_SERVER['HTTP_",
+    "$_COOKIE",
+    "request.getParameter",
+    "Request[",
+    "Request.QueryString",
+    "request.form",
+    "request.args",
+    "req.query",
+];
+const RUNS: &[&str] = &[
+    "system(",
+    "exec(",
+    "passthru(",
+    "popen(",
+    "proc_open(",
+    "`",
+    "spawn(",
+    "Process(",
+    "eval(",
+    "assert(",
+    "getRuntime()",
+    "WScript.Shell",
+];
+/// How sources of other languages begin that a shell may take for a command and its words.
+const OPENINGS: &[&str] = &[
+    "#include",
+    "<?",
+    "<%",
+    "<script",
+    "using System",
+    "package main",
+    "import java",
+    "import os",
+    "import socket",
+    "import 'dart",
+    "from socket",
+    "public class",
+    "class ",
+    "module Main",
+    "use std::",
+    "use Socket",
+    "use IO::",
+    "require ",
+    "require(",
+    "String ",
+    "Process ",
+    "Thread.start",
+    "int main",
+    "var ",
+    "const ",
+    "let ",
+    "(function",
+    "IEX",
+    "iex ",
+    "iex(",
+    "Invoke-",
+    "Set-Alias",
+    "Start-Process",
+];
+
+/// Whether the text begins like code of another language.
+fn is_source(text: &str) -> bool {
+    let text = text.trim_start();
+    OPENINGS.iter().any(|opening| text.starts_with(opening))
+}
+
 impl Judge<'_> {
     /// Characters that make a line look like something else.
     pub(crate) fn hidden(&mut self, line: &[u8]) {
@@ -32,57 +190,20 @@ impl Judge<'_> {
 
     /// When the line is no shell line: code of another language that opens the machine.
     pub(crate) fn unreadable(&mut self, line: &[u8]) {
-        if !self.could_not_read() || line.len() > MAX_LOOK {
+        if line.len() > MAX_LOOK {
             return;
         }
         let text = String::from_utf8_lossy(line);
+        if !self.could_not_read() && !is_source(&text) {
+            return;
+        }
         let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
-        let connects = has(&[
-            "/dev/tcp/",
-            "socket",
-            "Socket",
-            "nc -e",
-            "ncat ",
-            "nc.exe",
-            "net.connect",
-            "net.Dial",
-            "TcpStream",
-            "TcpClient",
-            "fsockopen",
-            "Sock(",
-        ]);
-        let shell = has(&[
-            "/bin/sh",
-            "/bin/bash",
-            "\"bash\"",
-            "\"sh\"",
-            "cmd.exe",
-            "powershell",
-            "'sh'",
-            "'bash'",
-        ]);
-        let asks = has(&[
-            "$_GET",
-            "$_POST",
-            "$_REQUEST",
-            "request.getParameter",
-            "Request[",
-            "request.form",
-        ]);
-        let runs = has(&[
-            "system(",
-            "exec(",
-            "passthru(",
-            "popen(",
-            "`",
-            "spawn(",
-            "Process(",
-            "eval(",
-        ]);
         let span = Span::new(0, line.len());
-        if connects && shell {
+        if has(CONNECTS) && (has(SHELLS) || has(STARTS)) {
             self.raw(Risk::Critical, "Connects a shell to the network", span);
-        } else if asks && runs {
+        } else if has(FETCHES) && has(EVALUATES) {
+            self.raw(Risk::Critical, "Runs code from the network", span);
+        } else if has(ASKS) && has(RUNS) {
             self.raw(Risk::Critical, "Runs what the network sends", span);
         } else {
             self.quoted_commands(&text, span);
@@ -145,6 +266,8 @@ fn hides(letter: char) -> bool {
         '\t' | '\n' | '\r' => false,
         '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' => true,
         '\u{200b}' | '\u{2060}'..='\u{206f}' | '\u{202a}'..='\u{202e}' | '\u{feff}' => true,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200e}' | '\u{200f}' => true,
+        '\u{2028}' | '\u{2029}' | '\u{e0100}'..='\u{e01ef}' => true,
         '\u{e0000}'..='\u{e007f}' | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' => true,
         _ => false,
     }

@@ -9,6 +9,7 @@ use super::state::State;
 use super::verdict::{Redirect, RedirectKind};
 use crate::effect::Place;
 use crate::shell::ast::Descriptor;
+use crate::shell::word::{Direction, PartKind};
 use crate::shell::{self, RedirectOperator, RedirectTarget};
 
 /// What the redirections of a command do to its input and output.
@@ -59,7 +60,16 @@ impl Judge<'_> {
         let word = match &redirect.target {
             RedirectTarget::Word(word) | RedirectTarget::Document(word) => word,
         };
-        self.expand(&word.parts, state, around);
+        if feeds_a_process(word) {
+            // What the command prints becomes the process's input; it is not known yet.
+            let fed = Call {
+                stdin: Flow::of(Sources::PROGRAM.with(Sources::UNKNOWN)).into(),
+                ..around.clone()
+            };
+            self.expand(&word.parts, state, &fed);
+        } else {
+            self.expand(&word.parts, state, around);
+        }
         let given = self.one(word, state);
         let span = self.span(redirect.span);
         let (kind, default) = match redirect.operator {
@@ -89,9 +99,7 @@ impl Judge<'_> {
                 {
                     text.push('\n');
                 }
-                if descriptor == "0" {
-                    io.stdin = flow.into();
-                }
+                self.gives(descriptor, flow, io);
             }
             RedirectKind::Duplicate => {
                 let source = given.text.trim_end_matches('-').trim_start_matches('$');
@@ -102,6 +110,12 @@ impl Judge<'_> {
                         io.stdin = Flow::of(Sources::NETWORK).into();
                     }
                     state.network_descriptors.insert(descriptor);
+                } else if redirect.operator == Op::DuplicateInput
+                    && !matches!(source, "" | "0" | "1" | "2")
+                {
+                    let known = self.traces.descriptors.get(source).cloned();
+                    let flow = known.unwrap_or_else(|| Flow::of(Sources::UNKNOWN));
+                    self.gives(descriptor, flow, io);
                 }
             }
             RedirectKind::Read
@@ -118,10 +132,9 @@ impl Judge<'_> {
                         io.stdin = Flow::of(Sources::NETWORK).into();
                     }
                     state.network_descriptors.insert(descriptor.clone());
-                } else if matches!(kind, RedirectKind::Read | RedirectKind::ReadWrite)
-                    && descriptor == "0"
-                {
-                    io.stdin = self.content(&given, &state.cwd).into();
+                } else if matches!(kind, RedirectKind::Read | RedirectKind::ReadWrite) {
+                    let flow = self.content(&given, &state.cwd);
+                    self.gives(descriptor.clone(), flow, io);
                 }
                 let place = self.target(&given, &state.cwd);
                 if matches!(kind, RedirectKind::Write | RedirectKind::Append)
@@ -140,6 +153,15 @@ impl Judge<'_> {
             }
         }
         io.redirects.push(Redirect { kind, target, span });
+    }
+
+    /// A descriptor gives something to read from now on.
+    fn gives(&mut self, descriptor: String, flow: Flow, io: &mut Io) {
+        if descriptor == "0" {
+            io.stdin = flow.into();
+        } else {
+            self.traces.descriptors.insert(descriptor, flow);
+        }
     }
 
     /// Text in a file that runs by itself is judged as if it ran now.
@@ -193,6 +215,14 @@ impl Judge<'_> {
 /// bash's way to open a connection as if it were a file.
 pub(crate) fn is_connection(path: &str) -> bool {
     path.starts_with("/dev/tcp/") || path.starts_with("/dev/udp/")
+}
+
+/// `> >(command)`
+fn feeds_a_process(word: &shell::Word) -> bool {
+    matches!(
+        word.parts.as_slice(),
+        [part] if matches!(part.kind, PartKind::Process(_, Direction::Write))
+    )
 }
 
 fn is_descriptor(given: &Given) -> bool {

@@ -64,6 +64,8 @@ pub(crate) struct Traces {
     pub files: HashMap<String, Flow>,
     /// Named pipes it made.
     pub fifos: HashSet<String>,
+    /// What its descriptors beyond the first three give to read.
+    pub descriptors: HashMap<String, Flow>,
 }
 
 impl State {

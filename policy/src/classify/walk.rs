@@ -128,10 +128,12 @@ impl Judge<'_> {
             }),
             CommandKind::Arithmetic(arithmetic) => {
                 self.expand_arithmetic(arithmetic, state, &call);
+                self.arithmetic_elsewhere(arithmetic, state, &call);
                 Flow::literal("")
             }
             CommandKind::Test(test) => {
                 self.test(test, state, &call);
+                self.test_elsewhere(test, state, &call);
                 Flow::literal("")
             }
             CommandKind::Opaque(opaque) if matches!(opaque.reason, Reason::Unfinished(_)) => {
@@ -184,6 +186,9 @@ impl Judge<'_> {
             self.expand(&assignment.value.parts, state, &call);
             if let Some(subscript) = &assignment.subscript {
                 self.expand(&subscript.parts, state, &call);
+                if matches!(assignment.name.as_slice(), b"BASH_ALIASES" | b"BASH_CMDS") {
+                    self.opaque("Gives a command another meaning", call.span);
+                }
             }
         }
         for word in &simple.words {

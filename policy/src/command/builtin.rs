@@ -147,6 +147,12 @@ pub(crate) fn echo(act: &mut Act<'_, '_>) -> Flow {
     if escapes && let Some(text) = &flow.text {
         let bytes = decode::escapes(text.as_bytes());
         flow.text = String::from_utf8(bytes).ok();
+    } else if let Some(text) = &flow.text
+        && text.contains('\\')
+        && decode::escapes(text.as_bytes()) != text.as_bytes()
+    {
+        // Some shells' echo undoes escapes unasked.
+        flow = Flow::of(flow.from.with(Sources::UNKNOWN));
     }
     if newline {
         flow = flow.and(&Flow::literal("\n"));
@@ -221,10 +227,7 @@ pub(crate) fn source(act: &mut Act<'_, '_>) -> Flow {
     let Some(file) = act.positionals().next().cloned() else {
         return Flow::literal("");
     };
-    let input = matches!(
-        file.text.as_str(),
-        "/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0"
-    );
+    let input = file.text != "-" && run::is_input(&file.text);
     let flow = if input {
         act.stdin()
     } else {
@@ -266,15 +269,34 @@ pub(crate) fn exec(act: &mut Act<'_, '_>) -> Flow {
 /// `export`, `declare`, `local`, `readonly`, `typeset`.
 pub(crate) fn declare(act: &mut Act<'_, '_>) -> Flow {
     describe_base(act);
+    let switch = |letter: char| {
+        let options = act.args.iter().filter(|word| word.text.starts_with('-'));
+        options.into_iter().any(|word| word.text.contains(letter))
+    };
+    if switch('n') && act.draft.program.name != "export" {
+        // From now on one variable is set under another's name.
+        act.judge
+            .opaque("One variable stands for another", act.call.span);
+    }
     for word in act.positionals().cloned().collect::<Vec<_>>() {
         if word.text.contains("[$(") || word.text.contains("[`") {
             act.judge.opaque("A subscript runs a command", word.span);
         }
         let Some((name, value)) = word.text.split_once('=') else {
+            exports_known(act, &word);
             continue;
         };
         let name = name.trim_end_matches('+');
-        let known = word.exact && !word.text.contains("+=");
+        renames(act, name, &word);
+        let elements = value.starts_with('(') && value.ends_with(')');
+        if elements && word.exact {
+            // `declare -a 'x=($(cmd))'`: the quotes do not keep bash from reading it.
+            let inner = act.call.with_args(Vec::new(), "declare");
+            act.judge.isolated(act.state, |judge, state| {
+                judge.text(&word.text, state, &inner, word.span)
+            });
+        }
+        let known = word.exact && !elements && !word.text.contains("+=");
         let value = match known {
             true => Value::known(value.as_bytes()),
             false => Value::unknown(),
@@ -284,6 +306,29 @@ pub(crate) fn declare(act: &mut Act<'_, '_>) -> Flow {
         act.role(Role::Environment, &word);
     }
     Flow::literal("")
+}
+
+/// `export NAME`: what the variable already holds goes to other programs from now on.
+fn exports_known(act: &mut Act<'_, '_>, word: &Given) {
+    let held = act.state.variables.get(word.text.as_bytes());
+    let Some(held) = held.filter(|_| word.exact) else {
+        return;
+    };
+    let value = held.literal().map(String::from_utf8_lossy);
+    let given = Given {
+        text: format!("{}={}", word.text, value.as_deref().unwrap_or("$_")),
+        exact: value.is_some(),
+        ..word.clone()
+    };
+    act.role(Role::Environment, &given);
+}
+
+/// Arrays of the shell that say what a command's name means.
+fn renames(act: &mut Act<'_, '_>, name: &str, word: &Given) {
+    if matches!(name, "BASH_ALIASES" | "BASH_CMDS") {
+        act.judge
+            .opaque("Gives a command another meaning", word.span);
+    }
 }
 
 /// `alias name=text`.
@@ -321,6 +366,10 @@ pub(crate) fn trap(act: &mut Act<'_, '_>) -> Flow {
             });
         } else {
             act.shell_text(text);
+        }
+        if text.text.contains('=') {
+            // It may assign between any two commands.
+            act.state.variables.forget();
         }
     }
     Flow::literal("")

@@ -3,10 +3,12 @@
 //! No parser: known calls are found by their text, their literal arguments are read. What
 //! is not found is `normal`; the jail holds it.
 
+mod awk;
+mod carried;
 mod literals;
 
 use super::act::Act;
-use super::knowledge::{CODE, Code, Language, Means};
+use super::knowledge::{CODE, Code, Language, Means, Modifiers, Role};
 use super::script;
 use crate::classify::draft::Draft;
 use crate::classify::flow::Sources;
@@ -16,6 +18,7 @@ use crate::classify::judge::{Call, Judge};
 use crate::classify::state::State;
 use crate::effect::{Action, Place};
 use crate::risk::Risk;
+use crate::shell::decode;
 use literals::{Words, literals};
 
 /// More calls than this in one source are not looked at one by one.
@@ -25,7 +28,10 @@ const MAX_ARGUMENTS: usize = 4096;
 
 /// Source text in an argument (`-c`, `-e`).
 pub(crate) fn argument(act: &mut Act<'_, '_>, language: Language, given: &Given) {
-    act.draft.raise(Risk::Normal);
+    // Filters only read, until their script says otherwise.
+    if !matches!(language, Language::Sed | Language::Awk) || !given.exact {
+        act.draft.raise(Risk::Normal);
+    }
     if given.from.has(Sources::NETWORK) {
         act.draft.effect(
             Action::Opaque,
@@ -34,7 +40,60 @@ pub(crate) fn argument(act: &mut Act<'_, '_>, language: Language, given: &Given)
             given.span,
         );
     }
+    if language == Language::PowerShell && act.reading.modifiers.has(Modifiers::DECODES) {
+        return encoded(act, given);
+    }
     judge(act, language, given);
+    confused(act, language, given);
+}
+
+/// `powershell -EncodedCommand`: base64 of UTF-16, judged when it can be undone.
+fn encoded(act: &mut Act<'_, '_>, given: &Given) {
+    let bytes = given
+        .literal()
+        .and_then(|text| decode::base64(text.as_bytes()))
+        .unwrap_or_default();
+    let units: Vec<u16> = bytes
+        .chunks_exact(2)
+        .map(|pair| u16::from_le_bytes([pair[0], pair[1]]))
+        .collect();
+    match String::from_utf16(&units) {
+        Ok(text) if !text.is_empty() => {
+            let source = Given::known(text, given.span);
+            judge(act, Language::PowerShell, &source);
+        }
+        _ => act.role(Role::Opaque, given),
+    }
+}
+
+/// `perl -e "rm -rf /"`: a shell's line handed to another language. It fails there, and whoever
+/// wrote it meant it.
+fn confused(act: &mut Act<'_, '_>, language: Language, given: &Given) {
+    let first = given.text.split_ascii_whitespace().next().unwrap_or("");
+    let is_command =
+        matches!(first, "rm" | "dd" | "shred" | "wipefs" | "sudo") || first.starts_with("mkfs");
+    let is_text = matches!(
+        language,
+        Language::Perl
+            | Language::Ruby
+            | Language::Python
+            | Language::JavaScript
+            | Language::Php
+            | Language::PowerShell
+    );
+    if is_command && is_text && given.exact {
+        let call = act.call.with_args(Vec::new(), &act.draft.program.name);
+        let cwd = act.cwd.clone();
+        let risk = act.judge.aside(|judge| {
+            let mut state = State::new(cwd);
+            judge.text(&given.text, &mut state, &call, given.span);
+        });
+        if risk >= Risk::Dangerous {
+            let says = "Hands a grave command to an interpreter";
+            act.draft
+                .effect(Action::Opaque, risk.min(Risk::Critical), says, given.span);
+        }
+    }
 }
 
 /// Looks through a source in the scene of a command.
@@ -63,7 +122,7 @@ pub(crate) fn judge_parts(
     }
     match language {
         Language::Other => tcl(judge, state, call, source),
-        Language::Awk => awk_input(judge, state, call, source),
+        Language::Awk => awk::look(judge, state, call, draft, source),
         _ => {}
     }
     let mut look = Look {
@@ -76,24 +135,6 @@ pub(crate) fn judge_parts(
         calls: 0,
     };
     look.through();
-}
-
-/// `"cmd" | getline`: awk runs the command and reads what it prints.
-fn awk_input(judge: &mut Judge<'_>, state: &mut State, call: &Call, source: &Given) {
-    for (at, _) in source.text.match_indices("getline").take(MAX_CALLS) {
-        let before = source.text[..at].trim_end();
-        let Some(command) = before
-            .strip_suffix('|')
-            .and_then(|text| text.trim_end().strip_suffix('"'))
-            .and_then(|text| text.rsplit('"').next())
-        else {
-            continue;
-        };
-        let inner = call.with_args(Vec::new(), "awk");
-        judge.isolated(state, |judge, state| {
-            judge.text(command, state, &inner, source.span)
-        });
-    }
 }
 
 /// `exec rm x`, `spawn sh`: Tcl and expect write commands without quotes.
@@ -132,6 +173,10 @@ impl Look<'_, '_> {
             }
             for pattern in &code.text {
                 let pattern = pattern.get();
+                if pattern == "`" && self.language == Language::Other {
+                    // A plain text in most of them.
+                    continue;
+                }
                 let mut found = text.match_indices(pattern);
                 if !found.any(|(at, _)| !continues_a_word(text, at, pattern)) {
                     continue;
@@ -143,6 +188,7 @@ impl Look<'_, '_> {
             }
         }
         self.together(&seen);
+        self.carried(&seen);
     }
 
     fn speaks(&self, code: &Code) -> bool {
@@ -196,6 +242,10 @@ impl Look<'_, '_> {
                 break;
             }
         }
+        if has(Means::Socket) && self.language == Language::PowerShell {
+            let says = "Opens a raw network connection";
+            self.effect(Action::Network { host: None }, Risk::Dangerous, says);
+        }
         if has(Means::Privilege) {
             self.effect(Action::Privilege, Risk::Dangerous, "Changes its own rights");
         }
@@ -230,10 +280,7 @@ impl Look<'_, '_> {
             if self.calls > MAX_CALLS {
                 return;
             }
-            let quote = pattern
-                .chars()
-                .last()
-                .filter(|c| matches!(c, '"' | '\'' | '`'));
+            let quote = closing(pattern);
             let rest = &text[at + pattern.len()..];
             let mut end = rest.len().min(MAX_ARGUMENTS);
             while !rest.is_char_boundary(end) {
@@ -246,12 +293,7 @@ impl Look<'_, '_> {
 
     fn occurrence(&mut self, means: Means, words: &Words) {
         match means {
-            Means::Shell => match words.list.as_slice() {
-                [] => {}
-                [one] if !words.is_list => self.run_text(one, words.complete),
-                _ => self.run_words(words),
-            },
-            Means::Argv => match words.list.as_slice() {
+            Means::Shell | Means::Argv => match words.list.as_slice() {
                 [] => {}
                 [one] if !words.is_list => self.run_text(one, words.complete),
                 _ => self.run_words(words),
@@ -266,8 +308,7 @@ impl Look<'_, '_> {
                 }
             }
             Means::Write => {
-                let writes = words.is_write(self.language);
-                if let Some(path) = words.list.first().filter(|_| writes) {
+                if let Some(path) = words.written(self.language) {
                     self.path(Touch::Write, path);
                 }
             }
@@ -344,6 +385,20 @@ impl Look<'_, '_> {
 
     fn effect(&mut self, action: Action, risk: Risk, says: &'static str) {
         self.draft.effect(action, risk, says, self.source.span);
+    }
+}
+
+/// What ends the text that a pattern begins: a quote, or the bracket of `qx(…)` and `%x{…}`.
+fn closing(pattern: &str) -> Option<char> {
+    let letter = pattern.chars().last()?;
+    let brackets = pattern.starts_with("qx") || pattern.starts_with("%x");
+    match letter {
+        '"' | '\'' | '`' => Some(letter),
+        '(' if brackets => Some(')'),
+        '{' if brackets => Some('}'),
+        '[' if brackets => Some(']'),
+        '/' if brackets => Some('/'),
+        _ => None,
     }
 }
 

@@ -14,7 +14,12 @@ use crate::risk::Risk;
 pub(crate) fn rm(act: &mut Act<'_, '_>) -> Flow {
     describe_base(act);
     describe_flags(act);
-    let recursive = act.reading.modifiers.has(Modifiers::RECURSIVE);
+    let always = matches!(act.draft.program.name.as_str(), "rimraf" | "del-cli")
+        || act
+            .sub
+            .iter()
+            .any(|word| word.ends_with("remove_directory"));
+    let recursive = always || act.reading.modifiers.has(Modifiers::RECURSIVE);
     let touch = if recursive {
         Touch::DeleteTree
     } else {
@@ -45,6 +50,35 @@ pub(crate) fn rm(act: &mut Act<'_, '_>) -> Flow {
 }
 
 /// `chmod`, `chown`, `chgrp`: the mode, then paths.
+/// `install -m 4755`, `mkdir -m 777`: a mode given along the way.
+pub(crate) fn mode(act: &mut Act<'_, '_>) {
+    if !matches!(act.draft.program.name.as_str(), "install" | "mkdir") {
+        return;
+    }
+    if let Some(mode) = act.reading.value("-m").cloned() {
+        judge_mode(act, &mode);
+    }
+}
+
+fn judge_mode(act: &mut Act<'_, '_>, mode: &Given) {
+    if opens_to_all(&mode.text) {
+        act.draft.effect(
+            Action::Privilege,
+            Risk::Dangerous,
+            "Lets everybody write",
+            mode.span,
+        );
+    }
+    if sets_identity(&mode.text) {
+        act.draft.effect(
+            Action::Privilege,
+            Risk::Dangerous,
+            "Makes a program run as its owner",
+            mode.span,
+        );
+    }
+}
+
 pub(crate) fn chmod(act: &mut Act<'_, '_>) -> Flow {
     describe_base(act);
     describe_flags(act);
@@ -69,22 +103,7 @@ pub(crate) fn chmod(act: &mut Act<'_, '_>) -> Flow {
         _ => Some(words.remove(0)),
     };
     if let Some(mode) = mode.filter(|_| name == "chmod") {
-        if opens_to_all(&mode.text) {
-            act.draft.effect(
-                Action::Privilege,
-                Risk::Dangerous,
-                "Lets everybody write",
-                mode.span,
-            );
-        }
-        if sets_identity(&mode.text) {
-            act.draft.effect(
-                Action::Privilege,
-                Risk::Dangerous,
-                "Makes a program run as its owner",
-                mode.span,
-            );
-        }
+        judge_mode(act, &mode);
     }
     let touch = if recursive {
         Touch::AttributesTree
@@ -221,6 +240,9 @@ pub(crate) fn tar(act: &mut Act<'_, '_>) -> Flow {
         let here = Given::known(".", act.call.span);
         let place = act.target(&here).place;
         let absolute = act.reading.has("-P");
+        if matches!(place, Place::Protected | Place::Startup | Place::Secret) {
+            act.touch(Touch::Write, &here);
+        }
         if absolute || matches!(place, Place::Root | Place::System | Place::SystemItself) {
             act.draft.effect(
                 Action::SystemChange,

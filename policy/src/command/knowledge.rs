@@ -402,6 +402,7 @@ pub(crate) enum Handler {
     Trap,
     Unset,
     Xargs,
+    Ztcp,
 }
 
 include!(concat!(env!("OUT_DIR"), "/knowledge.rs"));
@@ -418,8 +419,27 @@ macro_rules! pooled {
 
 pooled!(Text: WORDS, Flag: FLAGS, Positional: ARGS, Sub: SUBS, Language: LANGUAGES);
 
-/// The entry of a program, by the last part of its path.
+/// The entry of a program, by the last part of its path. `python.exe` is Python, and so is
+/// `python3.15`, whatever version comes next.
 pub(crate) fn program(name: &str) -> Option<&'static Spec> {
+    let runs = |spec: &&Spec| matches!(spec.handler, Handler::Interpreter | Handler::Shell);
+    listed(name)
+        .or_else(|| listed(&windows_stem(name)?))
+        .or_else(|| listed(without_version(name)?).filter(runs))
+}
+
+fn windows_stem(name: &str) -> Option<String> {
+    let (stem, ending) = name.split_at_checked(name.len().checked_sub(4)?)?;
+    let stem = || stem.to_ascii_lowercase();
+    ending.eq_ignore_ascii_case(".exe").then(stem)
+}
+
+fn without_version(name: &str) -> Option<&str> {
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+    (stem.len() < name.len()).then_some(stem)
+}
+
+fn listed(name: &str) -> Option<&'static Spec> {
     let at = NAMES
         .binary_search_by(|(known, _)| known.get().cmp(name))
         .ok()?;

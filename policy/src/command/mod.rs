@@ -66,10 +66,14 @@ pub(crate) fn judge(
     builtin::subscripts(&mut act);
     url::lookup(&mut act);
     script::pager(&mut act);
+    files::mode(&mut act);
     if matches!(act.spec.handler, Handler::Tar | Handler::Rsync) {
         bounded(&mut act);
     }
     let flow = handle(&mut act);
+    if act.spec.handler == Handler::None && act.spec.args.is_empty() {
+        unknown::undescribed(&mut act);
+    }
     let flow = secrets::marked(&act, flow);
     if act.reading.modifiers.has(Modifiers::CALM) {
         act.draft.calm();
@@ -140,6 +144,7 @@ fn handle(act: &mut Act<'_, '_>) -> Flow {
         Handler::Trap => builtin::trap(act),
         Handler::Unset => builtin::unset(act),
         Handler::Xargs => wrapper::xargs(act),
+        Handler::Ztcp => network::ztcp(act),
     }
 }
 

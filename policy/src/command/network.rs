@@ -13,6 +13,14 @@ use crate::classify::state::Cwd;
 use crate::effect::{Action, Place};
 use crate::risk::Risk;
 
+/// zsh's `ztcp host port`: the connection's descriptor is in a variable from then on.
+pub(crate) fn ztcp(act: &mut Act<'_, '_>) -> Flow {
+    let flow = describe(act);
+    act.judge.mark(Mark::Connection);
+    act.state.network_descriptors.insert("REPLY".to_owned());
+    flow
+}
+
 /// `curl`, `wget`, `http` and their kin.
 pub(crate) fn curl(act: &mut Act<'_, '_>) -> Flow {
     describe_base(act);
@@ -148,6 +156,12 @@ fn saved(act: &mut Act<'_, '_>, addresses: &[Given], fetched: Sources) -> Flow {
 pub(crate) fn netcat(act: &mut Act<'_, '_>) -> Flow {
     describe(act);
     act.judge.mark(Mark::Connection);
+    if act.reading.has("-U") {
+        // Whoever talks to a socket can do what its owner does.
+        for socket in act.positionals().cloned().collect::<Vec<_>>() {
+            act.touch(Touch::Write, &socket);
+        }
+    }
     let span = act.call.span;
     if act.call.stdin.from.has(Sources::SECRET) {
         let given = Given::known("", span);

@@ -2,14 +2,14 @@
 
 use super::act::Act;
 use super::code;
-use super::knowledge::{self, Modifiers, Role};
+use super::knowledge::{self, Input, Language, Modifiers, Role};
 use super::{container, git, install, run, url};
 use crate::classify::draft::Draft;
 use crate::classify::flow::{Flow, Sources};
 use crate::classify::given::Given;
 use crate::classify::harm::Touch;
 use crate::classify::judge::{Call, Judge};
-use crate::classify::state::State;
+use crate::classify::state::{Cwd, State};
 use crate::effect::Action;
 use crate::risk::Risk;
 
@@ -25,6 +25,13 @@ impl Act<'_, '_> {
             Role::Read => self.touch(Touch::Read, given),
             Role::Write | Role::Append | Role::Delete | Role::Move | Role::Attributes if reads => {
                 self.touch(Touch::Read, given);
+            }
+            // strace's way to write into a program.
+            Role::Write
+                if given.text.starts_with(['|', '!']) && self.draft.program.name == "strace" =>
+            {
+                let command = given.part(&given.text[1..]);
+                self.shell_text(&command);
             }
             Role::Write => {
                 if given.text != "-" {
@@ -43,17 +50,27 @@ impl Act<'_, '_> {
                 self.shell_text(given);
             }
             Role::Program => run::program(self, given),
-            Role::Script if matches!(given.text.as_str(), "-" | "/dev/stdin") => {
-                if *self.call.stdin != Flow::default() {
+            Role::Script if run::is_input(&given.text) => {
+                // Known text is looked through where the program reads it.
+                let stdin = &self.call.stdin;
+                let program = knowledge::program(&self.draft.program.name);
+                let looked = program.is_some_and(|spec| matches!(spec.input, Input::Code(_)));
+                if **stdin != Flow::default() && !(looked && stdin.text.is_some()) {
                     let says = "Runs what it reads on its input";
                     self.draft
                         .effect(Action::Opaque, Risk::Dangerous, says, given.span);
                 }
             }
+            Role::Script if given.text.starts_with("data:") => {
+                let source = given.text.split_once(',').map_or("", |(_, text)| text);
+                let source = given.part(source);
+                code::argument(self, Language::JavaScript, &source);
+            }
             Role::Script => {
                 self.touch(Touch::Read, given);
                 let (judge, state, call) = (&mut *self.judge, &mut *self.state, self.call);
-                run::file(judge, state, call, self.draft, given, None);
+                let language = run::language_by_name(&given.text);
+                run::file(judge, state, call, self.draft, given, language);
             }
             Role::Environment => {
                 environment(self.judge, self.state, self.call, self.draft, given);
@@ -74,6 +91,35 @@ impl Act<'_, '_> {
             Role::Code(language) => code::argument(self, language, given),
         }
     }
+}
+
+/// Options that name a command, in the words of the programs that take them from a variable.
+fn starts_something(value: &str) -> bool {
+    const SIGNS: &[&str] = &[
+        "exec",
+        "system(",
+        "!",
+        "$(",
+        "`",
+        "|",
+        "to-command",
+        "-I",
+        "program",
+        "preview",
+        "pager",
+        "editor",
+        "sshcommand",
+        "fsmonitor",
+        "hookspath",
+        "alias.",
+        "helper",
+        "reload(",
+        "become(",
+    ];
+    let value = value.to_ascii_lowercase();
+    SIGNS
+        .iter()
+        .any(|sign| value.contains(&sign.to_ascii_lowercase()))
 }
 
 /// A variable handed to a program: some of them run code.
@@ -103,8 +149,32 @@ pub(crate) fn environment(
         );
     }
     match variable.role {
+        Role::Opaque if name.starts_with("BASH_FUNC_") => {
+            // A function for the shells below, exported as bash does it.
+            draft.raise(Risk::Dangerous);
+            draft.note(Risk::Dangerous, variable.says);
+            let mut inner = call.with_args(Vec::new(), name);
+            inner.stdin = Default::default();
+            let text = format!("f{}", value.text);
+            judge.isolated(state, |judge, _| {
+                let mut fresh = State::new(Cwd::Unknown);
+                judge.text(&text, &mut fresh, &inner, given.span)
+            });
+        }
+        Role::Opaque => {
+            if starts_something(&value.text) {
+                draft.effect(
+                    Action::Opaque,
+                    Risk::Dangerous,
+                    variable.says.get(),
+                    given.span,
+                );
+            }
+        }
         // The value is a command: what it does counts.
         Role::Shell | Role::Program if value.exact => {
+            // LESSOPEN says with a bar that it wants a pipe.
+            let value = value.part(value.text.trim_start_matches(['|', '-']));
             if !matches!(
                 value.text.as_str(),
                 "cat" | "less" | "more" | "true" | ":" | "most"

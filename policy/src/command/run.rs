@@ -30,7 +30,7 @@ pub(crate) fn shell(act: &mut Act<'_, '_>) -> Flow {
     }
     let stdin = act.reading.modifiers.has(Modifiers::STDIN);
     match positionals.first() {
-        Some(script) if !stdin && !matches!(script.text.as_str(), "-" | "/dev/stdin") => {
+        Some(script) if !stdin && !is_input(&script.text) => {
             let script = script.clone();
             act.role(Role::Read, &script);
             file(
@@ -47,6 +47,14 @@ pub(crate) fn shell(act: &mut Act<'_, '_>) -> Flow {
     }
 }
 
+/// Names of the standard input.
+pub(crate) fn is_input(name: &str) -> bool {
+    matches!(
+        name,
+        "-" | "/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0" | "/proc/thread-self/fd/0"
+    )
+}
+
 /// An interpreter: `-c text`, a script file, or its input.
 pub(crate) fn interpreter(act: &mut Act<'_, '_>) -> Flow {
     describe_base(act);
@@ -60,17 +68,28 @@ pub(crate) fn interpreter(act: &mut Act<'_, '_>) -> Flow {
     {
         return act.inner_args(words);
     }
+    if language == Language::Python && act.reading.value("-m").is_some_and(runs_text) {
+        for text in act.args.clone().iter().filter(|word| word.exact) {
+            code::judge(act, language, text);
+        }
+    }
     let given = act
         .reading
         .flags
         .iter()
         .any(|seen| matches!(seen.flag.role, Role::Code(_)) || seen.flag.spellings.has("-m"));
     if given {
+        if act.reading.has("-i") && matches!(language, Language::Perl | Language::Ruby) {
+            // `perl -pi -e …`: the files are changed in place.
+            for file in act.positionals().cloned().collect::<Vec<_>>() {
+                act.role(Role::Write, &file);
+            }
+        }
         return Flow::of(Sources::PROGRAM.with(act.call.stdin.from));
     }
     let script = act.positionals().next().cloned();
     match script {
-        Some(script) if !matches!(script.text.as_str(), "-" | "/dev/stdin") => {
+        Some(script) if !is_input(&script.text) => {
             act.role(Role::Read, &script);
             framework(act, &script);
             file(
@@ -122,6 +141,14 @@ fn framework(act: &mut Act<'_, '_>, script: &Given) {
             span,
         );
     }
+}
+
+/// Modules whose arguments are source text.
+fn runs_text(module: &Given) -> bool {
+    matches!(
+        module.text.as_str(),
+        "timeit" | "pdb" | "code" | "cProfile" | "profile" | "trace"
+    )
 }
 
 /// Modules that are the programs of the same name.
@@ -354,6 +381,26 @@ fn first_line_language(text: &str) -> Language {
         Some(Input::Code(language)) => language,
         _ => Language::Other,
     }
+}
+
+/// The language that a source's name gives away, for programs that run sources. (The kernel and
+/// the shells look at the first line alone.)
+pub(crate) fn language_by_name(path: &str) -> Option<Language> {
+    let (_, ending) = path.rsplit('/').next()?.rsplit_once('.')?;
+    Some(match ending {
+        "py" => Language::Python,
+        "pl" => Language::Perl,
+        "rb" => Language::Ruby,
+        "js" | "mjs" | "cjs" | "ts" | "mts" => Language::JavaScript,
+        "php" => Language::Php,
+        "lua" => Language::Lua,
+        "R" | "r" => Language::R,
+        "ps1" => Language::PowerShell,
+        "go" | "rs" | "c" | "cc" | "cpp" | "java" | "kt" | "kts" | "cs" | "csx" | "swift"
+        | "scala" | "groovy" | "dart" | "cr" | "v" | "nim" | "zig" | "d" | "hs" | "ml" | "ex"
+        | "exs" | "erl" | "jl" | "tcl" | "exp" | "raku" | "rkt" | "clj" | "vala" => Language::Other,
+        _ => return None,
+    })
 }
 
 /// What a decoder prints.

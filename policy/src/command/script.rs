@@ -27,8 +27,13 @@ pub(crate) fn awk(act: &mut Act<'_, '_>) -> Flow {
         }
         code::judge(act, Language::Awk, &program);
     }
+    let in_place = act
+        .reading
+        .value("-i")
+        .is_some_and(|library| library.text.trim_end_matches(".awk").ends_with("inplace"));
+    let role = if in_place { Role::Write } else { Role::Read };
     for file in words.iter().filter(|word| !word.text.contains('=')) {
-        act.role(Role::Read, file);
+        act.role(role, file);
     }
     let mut flow = act.stdin();
     if let Some(file) = words.first() {

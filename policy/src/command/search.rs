@@ -261,7 +261,10 @@ fn execute(act: &mut Act<'_, '_>, command: &[Given], folders: &[Given], selectiv
     if command.is_empty() {
         return;
     }
+    let wanted = wanted(act);
     let start = match folders.first() {
+        // Whatever is found all over the system is mostly the system's.
+        Some(folder) if folder.exact && folder.text == "/" => "/usr".to_owned(),
         Some(folder) if folder.exact => folder.text.trim_end_matches('/').to_owned(),
         Some(_) => "$found".to_owned(),
         None => ".".to_owned(),
@@ -272,11 +275,11 @@ fn execute(act: &mut Act<'_, '_>, command: &[Given], folders: &[Given], selectiv
             if !word.text.contains("{}") {
                 return word.clone();
             }
-            // Some file below where the search starts: its name is not known.
-            let found = format!("{start}/found");
+            // Some file below where the search starts: its name is not known, but for a part.
+            let found = format!("{start}/{}", wanted.as_deref().unwrap_or("found"));
             Given {
                 text: word.text.replace("{}", &found),
-                exact: word.exact && word.text != "{}",
+                exact: word.exact && (word.text != "{}" || wanted.is_some()),
                 ..word.clone()
             }
         })
@@ -296,6 +299,27 @@ fn execute(act: &mut Act<'_, '_>, command: &[Given], folders: &[Given], selectiv
             .effect(Action::Discards, risk, says, command[0].span);
     }
     act.inner_args(args);
+}
+
+/// The one name that a search looks for, when it is a name of keys or passwords.
+fn wanted(act: &Act<'_, '_>) -> Option<String> {
+    let named = |pair: &[Given]| {
+        matches!(pair[0].text.as_str(), "-name" | "-iname") && !pair[1].text.contains('/')
+    };
+    let name = act.args.windows(2).find(|pair| named(pair))?[1]
+        .text
+        .clone();
+    let secret = ["/root/", "/root/.ssh/", "/root/.aws/"]
+        .iter()
+        .any(|folder| {
+            let given = Given::known(format!("{folder}{name}"), act.call.span);
+            act.target(&given).place == Place::Secret
+        });
+    let folder = matches!(
+        name.as_str(),
+        ".ssh" | ".gnupg" | ".aws" | ".password-store"
+    );
+    (secret || folder).then_some(name)
 }
 
 fn folders_or_here(folders: &[Given], span: crate::effect::Span) -> Vec<Given> {

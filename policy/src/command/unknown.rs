@@ -5,6 +5,7 @@ use super::{describe_base, describe_flags, knowledge, verbs};
 use crate::classify::draft::Draft;
 use crate::classify::flow::{Flow, Sources};
 use crate::classify::given::Given;
+use crate::classify::harm;
 use crate::classify::judge::{Call, Judge};
 use crate::classify::state::State;
 use crate::effect::Action;
@@ -39,6 +40,68 @@ pub(crate) fn carrier(act: &mut Act<'_, '_>) -> Flow {
     }
 }
 
+/// A known program, or sub-command, of whose arguments nothing is written down: keys among them
+/// are read, and a whole grave command among them is run.
+pub(crate) fn undescribed(act: &mut Act<'_, '_>) {
+    // Their arguments are prose more often than not.
+    let talks = ["git", "gh", "glab", "hub", "hg", "svn", "jj"];
+    if act.draft.risk() < Risk::Normal || talks.contains(&act.draft.program.name.as_str()) {
+        return;
+    }
+    let words: Vec<Given> = act
+        .positionals()
+        .chain(act.reading.unknown.iter())
+        .filter(|word| word.exact)
+        .take(MAX_LOOKS * 2)
+        .cloned()
+        .collect();
+    for (at, word) in words.iter().enumerate() {
+        reads_secret(act.judge, act.state, act.draft, word);
+        let text = match word
+            .text
+            .strip_prefix('-')
+            .and_then(|flag| flag.split_once('='))
+        {
+            Some((_, value)) => value,
+            None => word.text.as_str(),
+        };
+        let first = text.split_ascii_whitespace().next().unwrap_or_default();
+        if knowledge::program(base(first)).is_none() {
+            continue;
+        }
+        let inner = act
+            .call
+            .with_args(words[at..].to_vec(), base(&act.call.args[0].text));
+        let cwd = act.state.cwd.clone();
+        let risk = act.judge.aside(|judge| {
+            let mut fresh = State::new(cwd);
+            if text.len() > first.len() {
+                judge.text(text, &mut fresh, &inner, word.span);
+            } else {
+                judge.invoke(&mut fresh, &inner);
+            }
+        });
+        // Words that happen to be programs are common; the gravest acts are not.
+        if risk == Risk::Critical {
+            let action = Action::Runs {
+                program: first.to_owned(),
+            };
+            act.draft
+                .effect(action, risk, "Carries a grave command", word.span);
+            return;
+        }
+    }
+}
+
+/// A path to keys handed to a program of which nothing better is known.
+fn reads_secret(judge: &Judge<'_>, state: &State, draft: &mut Draft, word: &Given) {
+    if !word.text.contains('/') || word.text.starts_with('-') {
+        return;
+    }
+    let target = judge.target(word, &state.cwd);
+    harm::touch_secret(draft, word, target);
+}
+
 /// A program that no table lists.
 pub(crate) fn program(judge: &mut Judge<'_>, state: &mut State, call: &Call, draft: &mut Draft) {
     let args = &call.args[1..];
@@ -53,6 +116,9 @@ pub(crate) fn program(judge: &mut Judge<'_>, state: &mut State, call: &Call, dra
             "Changes a running service",
             call.span,
         );
+    }
+    for word in args.iter().filter(|word| word.exact).take(MAX_LOOKS * 2) {
+        reads_secret(judge, state, draft, word);
     }
     // A script of the project may call its own steps anything.
     if !name.contains('/') && !verbs::is_question(args) {

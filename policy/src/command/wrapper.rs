@@ -1,8 +1,8 @@
 //! Programs that run another command: what they run counts, with what they add to it.
 
 use super::act::Act;
-use super::knowledge::{Kind, Role};
-use super::{describe_base, describe_flags};
+use super::knowledge::{Kind, Language, Role};
+use super::{describe_base, describe_flags, run};
 use crate::classify::arguments::sounds_secret;
 use crate::classify::flow::{Flow, Sources};
 use crate::classify::given::Given;
@@ -32,9 +32,10 @@ pub(crate) fn sudo(act: &mut Act<'_, '_>) -> Flow {
                 act.spec.says.get(),
                 act.call.span,
             );
-        } else {
-            act.draft.raise(Risk::Normal);
+            // A shell that reads what is piped into it.
+            return run::input(act, Language::Shell);
         }
+        act.draft.raise(Risk::Normal);
         return Flow::of(Sources::PROGRAM);
     };
     let flow = act.inner(index);

@@ -18,8 +18,20 @@ pub(super) struct Words {
 }
 
 impl Words {
+    /// The file that an opening call opens for writing, if it does.
+    pub(super) fn written(&self, language: Language) -> Option<&str> {
+        if !self.is_write(language) {
+            return None;
+        }
+        let names = self.list.iter().map(|word| match language {
+            Language::Perl => word.trim_start_matches(['>', '+', ' ']),
+            _ => word.as_str(),
+        });
+        names.into_iter().find(|name| !name.is_empty())
+    }
+
     /// Whether an opening call opens for writing.
-    pub(super) fn is_write(&self, language: Language) -> bool {
+    fn is_write(&self, language: Language) -> bool {
         match language {
             Language::Awk => true,
             Language::Perl => self.list.iter().any(|word| word.starts_with('>')),
@@ -51,6 +63,18 @@ pub(super) fn literals(text: &str, quote: Option<char>) -> Words {
     let mut depth = 0usize;
     while words.list.len() < MAX_WORDS {
         rest = rest.trim_start();
+        if let Some((inner, is_list, after)) = bracketed(rest) {
+            if is_list {
+                words.is_list = true;
+                words
+                    .list
+                    .extend(inner.split_ascii_whitespace().map(str::to_owned));
+            } else {
+                words.list.push(inner.to_owned());
+            }
+            rest = after;
+            continue;
+        }
         let mut letters = rest.chars();
         let Some(letter) = letters.next() else { break };
         match letter {
@@ -112,8 +136,31 @@ pub(super) fn literals(text: &str, quote: Option<char>) -> Words {
     words
 }
 
+/// Perl's and Ruby's other quotes: `q(…)`, `qq{…}`, `qw(…)`, `%w[…]`.
+fn bracketed(text: &str) -> Option<(&str, bool, &str)> {
+    let marks = [
+        ("qw", true),
+        ("qq", false),
+        ("q", false),
+        ("%w", true),
+        ("%q", false),
+    ];
+    let (mark, is_list) = *marks.iter().find(|(mark, _)| text.starts_with(mark))?;
+    let mut letters = text[mark.len()..].chars();
+    let close = match letters.next()? {
+        '(' => ')',
+        '{' => '}',
+        '[' => ']',
+        '<' => '>',
+        same @ ('/' | '|' | '!' | '~') => same,
+        _ => return None,
+    };
+    let (inner, after) = letters.as_str().split_once(close)?;
+    Some((inner, is_list, after))
+}
+
 /// The text up to the closing quote, escapes undone, and what follows.
-fn quoted(text: &str, quote: char) -> (String, &str) {
+pub(super) fn quoted(text: &str, quote: char) -> (String, &str) {
     // Python's triple quotes.
     let triple: String = std::iter::repeat_n(quote, 2).collect();
     if let Some(inner) = text.strip_prefix(triple.as_str()) {

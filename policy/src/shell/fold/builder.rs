@@ -114,19 +114,30 @@ impl<'e> Builder<'e> {
 
     fn parameter(&mut self, parameter: &Parameter, quoting: Quoting) {
         let plain = parameter.subscript.is_none() && parameter.reference == Reference::Direct;
-        if !plain || parameter.operation != Operation::Value {
-            return self.unknown(Piece::Unknown, quoting);
-        }
+        let otherwise = match &parameter.operation {
+            _ if !plain => return self.unknown(Piece::Unknown, quoting),
+            Operation::Value | Operation::Require(_) => None,
+            // `${x:-text}` is one or the other.
+            Operation::Default(word) | Operation::Assign(word) if is_bare(&word.parts) => {
+                Some(self.environment.value(word).alternatives)
+            }
+            _ => return self.unknown(Piece::Unknown, quoting),
+        };
         let many = matches!(parameter.name.as_slice(), b"@" | b"*");
         let own = Piece::Variable(parameter.name.clone());
-        let Some(value) = self.environment.get(&parameter.name) else {
-            let quoting = if many { Quoting::Unquoted } else { quoting };
-            return self.unknown(own, quoting);
+        let value = match self.environment.get(&parameter.name) {
+            Some(value) => value,
+            None if otherwise.is_some() && !many => &Value::unknown(),
+            None => {
+                let quoting = if many { Quoting::Unquoted } else { quoting };
+                return self.unknown(own, quoting);
+            }
         };
         let mut alternatives = value.alternatives.clone();
         if value.completeness == Completeness::Open || alternatives.is_empty() {
             alternatives.push(vec![own]);
         }
+        alternatives.extend(otherwise.into_iter().flatten());
         let size: usize = alternatives.iter().map(|pieces| length(pieces)).sum();
         if self.states.len() * alternatives.len() > MAX_ALTERNATIVES * 2
             || size > MAX_VALUE
@@ -211,6 +222,13 @@ impl<'e> Builder<'e> {
             .iter_mut()
             .for_each(|state| state.present = true);
     }
+}
+
+/// Nothing quoted: then it falls into words like the value it stands for.
+fn is_bare(parts: &[Part]) -> bool {
+    parts
+        .iter()
+        .all(|part| !matches!(part.kind, PartKind::Quoted(_) | PartKind::Double(..)))
 }
 
 /// `"$@"` alone may be no argument at all.

@@ -1,0 +1,138 @@
+//! Texts in a source that are commands: whatever name a call goes by, what it starts stands
+//! somewhere as text.
+
+use super::literals::quoted;
+use super::{Look, Means};
+use crate::classify::given::Given;
+use crate::classify::state::State;
+use crate::command::knowledge;
+use crate::effect::Action;
+use crate::risk::Risk;
+
+/// Longer sources are programs, not lines.
+const MAX_SOURCE: usize = 8 * 1024;
+/// More texts than this are not looked at.
+const MAX_TEXTS: usize = 32;
+/// What stands between two words of one command: `", "`, `",{args:["`.
+const MAX_GAP: usize = 9;
+
+/// Words without which a source starts nothing.
+const STARTING: &[&str] = &[
+    "subprocess",
+    "system",
+    "popen",
+    "exec",
+    "spawn",
+    "Command",
+    "execute",
+    "child_process",
+];
+
+impl Look<'_, '_> {
+    /// A command among the texts, in a source that starts programs: only the gravest counts,
+    /// because prose mentions commands, too.
+    pub(super) fn carried(&mut self, seen: &[Means]) {
+        let text = self.source.text.as_str();
+        let starts = [Means::Shell, Means::Argv, Means::Evaluate];
+        if text.len() > MAX_SOURCE
+            || !starts.iter().any(|means| seen.contains(means))
+                && !STARTING.iter().any(|word| text.contains(word))
+        {
+            return;
+        }
+        let mut group: Vec<String> = Vec::new();
+        let mut joined = true;
+        for (gap, word) in texts(text) {
+            let apart = gap.len() > MAX_GAP || gap.contains([';', '\n', '|']);
+            if apart {
+                self.group(&group, joined);
+                group.clear();
+                joined = true;
+            } else if !group.is_empty() {
+                joined &= gap.trim() == "+" || gap.trim() == ".";
+            }
+            group.push(word);
+        }
+        self.group(&group, joined);
+    }
+
+    fn group(&mut self, words: &[String], joined: bool) {
+        let Some(first) = words.first() else {
+            return;
+        };
+        let span = self.source.span;
+        let mut call = self.call.with_args(Vec::new(), &self.draft.program.name);
+        call.stdin = Default::default();
+        let cwd = self.state.cwd.clone();
+        let mut lines: Vec<String> = words.to_vec();
+        if joined && words.len() > 1 {
+            lines.push(words.concat());
+        }
+        lines.retain(|line| may_be_grave(line));
+        let mut worst = Risk::Safe;
+        for line in lines {
+            worst = worst.max(self.judge.aside(|judge| {
+                let mut state = State::new(cwd.clone());
+                judge.text(&line, &mut state, &call, span);
+            }));
+        }
+        let program = first.rsplit('/').next().unwrap_or_default();
+        if words.len() > 1 && knowledge::program(program).is_some() {
+            let args = words
+                .iter()
+                .map(|word| Given::known(word.as_str(), span))
+                .collect();
+            let mut inner = self.call.with_args(args, &self.draft.program.name);
+            inner.stdin = Default::default();
+            worst = worst.max(self.judge.aside(|judge| {
+                let mut state = State::new(cwd.clone());
+                judge.invoke(&mut state, &inner);
+            }));
+        }
+        if worst == Risk::Critical {
+            let program = first.clone();
+            self.effect(
+                Action::Runs { program },
+                Risk::Critical,
+                "Carries a grave command",
+            );
+        }
+    }
+}
+
+/// Whether a text begins like a command, or pipes into a shell: the rest is prose and data.
+fn may_be_grave(text: &str) -> bool {
+    let first = text.split_ascii_whitespace().next().unwrap_or_default();
+    let name = first.rsplit('/').next().unwrap_or_default();
+    let command = text.len() > first.len() && knowledge::program(name).is_some();
+    command || text.contains("/dev/tcp/") || text.contains("| sh") || text.contains("|sh")
+}
+
+/// The texts of a source, each with what stands before it.
+fn texts(source: &str) -> impl Iterator<Item = (&str, String)> {
+    let mut rest = source;
+    std::iter::from_fn(move || {
+        let at = rest.find(['"', '\'', '`'])?;
+        let quote = rest[at..].chars().next()?;
+        let gap = &rest[..at];
+        let (word, after) = quoted(&rest[at + 1..], quote);
+        rest = after;
+        Some((gap, word))
+    })
+    .take(MAX_TEXTS)
+}
+
+/// The texts that a variable of the source is given.
+pub(super) fn assigned(source: &str, name: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (at, _) in source.match_indices(name).take(MAX_TEXTS) {
+        let after = source[at + name.len()..].trim_start();
+        let Some(value) = after.strip_prefix('=') else {
+            continue;
+        };
+        if let Some(text) = value.trim_start().strip_prefix('"') {
+            found.push(quoted(text, '"').0);
+        }
+    }
+    found
+}
