@@ -326,7 +326,9 @@ fn jailed(
     let lent = guards.lent.map(Lent::finish);
     let all = [network, door, lent];
     let reached = all.into_iter().flatten().flatten().collect();
+    let mut kept = Vec::new();
     if let Some(protection) = guards.protection {
+        kept = protection.kept();
         report.kept_away(protection.finish());
     }
     if let Some(room) = room
@@ -352,7 +354,11 @@ fn jailed(
     }
     report.reached(reached);
     if let Ok(outcome) = &outcome {
-        report.touched(began.touched(&plan, outcome.duration));
+        let mut looked = began.touched(&plan, outcome.duration);
+        // What the command could not write was written by the host, or by us for it.
+        let is_kept = |path: &Path| kept.iter().any(|kept| kept == path);
+        looked.touched.retain(|file| !is_kept(file.path.as_path()));
+        report.touched(looked);
     }
     if let Some(tracer) = guards.tracer {
         report.refused(tracer.finish());
@@ -650,7 +656,7 @@ fn protection(
         &records,
         &plan.filesystem.protect.names,
     )));
-    let Some(mut protection) = Protection::prepare(plan, &sandbox, report.id()) else {
+    let Some(mut protection) = Protection::prepare(plan, &sandbox, report.id())? else {
         return Ok(None);
     };
     for note in protection.notes() {

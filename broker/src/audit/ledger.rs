@@ -377,7 +377,7 @@ impl Wal {
     /// long enough takes half the time. SQLite reads no further than its checksums hold, so
     /// zeros behind the last commit mean nothing to it.
     fn reserve(&mut self) -> std::io::Result<()> {
-        const ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+        static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
         let Some(file) = &self.file else {
             return Ok(());
         };
