@@ -1,7 +1,8 @@
 //! The words between the supervisor outside and pid 1 inside.
 //!
 //! ```text
-//!   supervisor ── Go, Start, Signal, Foreground, Background, Settle ─► pid 1 of the jail
+//!   supervisor ── Go, Start, Signal, Foreground, Background, Settle,
+//!                 Halt, Resume ────────────────────────────────────► pid 1 of the jail
 //!              ◄─ Failed | Ready (+ pty master) ·
 //!                 Started (+ /proc) · Stopped* · Settled* · Exited ─
 //! ```
@@ -40,6 +41,10 @@ pub enum ToJail {
     Background,
     /// Say `Settled` when all that was said before is done.
     Settle,
+    /// Stop every process of the jail, and do not report that.
+    Halt,
+    /// Whoever said `Halt` lets them go on now: report again who stops.
+    Resume,
 }
 
 /// What pid 1 says to the supervisor.
@@ -103,8 +108,15 @@ impl Outside {
             ToJail::Background => [5, 0, 0, 0],
             ToJail::Start => [6, 0, 0, 0],
             ToJail::Settle => [7, 0, 0, 0],
+            ToJail::Halt => [8, 0, 0, 0],
+            ToJail::Resume => [9, 0, 0, 0],
         };
         socket::send(self.0.as_fd(), &encode(words), None)
+    }
+
+    /// Whether pid 1 has read all that was said, and so done all but the last of it.
+    pub fn is_heard(&self) -> bool {
+        !matches!(socket::unread(self.0.as_fd()), Ok(unread) if unread > 0)
     }
 
     /// Waits for the next message; `None` when pid 1 has closed its end, that is, ended.
@@ -177,6 +189,8 @@ impl Inside {
             Some([5, ..]) => Ok(Some(ToJail::Background)),
             Some([6, ..]) => Ok(Some(ToJail::Start)),
             Some([7, ..]) => Ok(Some(ToJail::Settle)),
+            Some([8, ..]) => Ok(Some(ToJail::Halt)),
+            Some([9, ..]) => Ok(Some(ToJail::Resume)),
             _ => Err(Errno::EBADMSG),
         }
     }
@@ -223,9 +237,13 @@ mod tests {
             ToJail::Background,
             ToJail::Start,
             ToJail::Settle,
+            ToJail::Halt,
+            ToJail::Resume,
         ] {
             outside.send(message).unwrap();
+            assert!(!outside.is_heard());
             assert_eq!(inside.receive().unwrap(), Some(message));
+            assert!(outside.is_heard());
         }
         let failure = Failure {
             step: Step::Attach,

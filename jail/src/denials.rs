@@ -16,7 +16,7 @@ use nix::errno::Errno;
 use nix::poll::PollFlags;
 use serde::Serialize;
 use sjail_policy::host;
-use sjail_policy::plan::{NetworkMode, Plan};
+use sjail_policy::plan::{Memory, NetworkMode, Plan};
 use sjail_policy::protect;
 use sjail_policy::show;
 
@@ -55,6 +55,8 @@ pub enum Kind {
     Network,
     /// A system call.
     SystemCall,
+    /// More of something than the jail may use.
+    Limit,
 }
 
 impl Denial {
@@ -220,8 +222,9 @@ fn host_in(line: &str) -> Option<String> {
             .filter(|w| w.contains("://"))
             .find_map(bare)
     };
+    // The first word says who complains: a program, or the class of an error.
     let last = || {
-        let words: Vec<&str> = line.split(around).collect();
+        let words: Vec<&str> = line.split(around).skip(1).collect();
         words.into_iter().rev().find_map(bare)
     };
     named.or_else(url).or_else(last)
@@ -244,6 +247,81 @@ const NO_NETWORK: [&str; 7] = [
     "EAI_AGAIN",
     "network is unreachable",
 ];
+
+/// What programs write when they meet a limit, and the flag that moves it.
+const LIMITS: [(&[&str], &str, &str); 4] = [
+    (
+        &[
+            "Cannot allocate memory",
+            "MemoryError",
+            "std::bad_alloc",
+            "out of memory",
+            "Out of memory",
+            "OutOfMemoryError",
+            "memory allocation of",
+        ],
+        "memory",
+        "--memory",
+    ),
+    (
+        &[
+            "Resource temporarily unavailable",
+            "Cannot fork",
+            "can't fork",
+            "cannot fork",
+            "can't start new thread",
+            "unable to create native thread",
+        ],
+        "pids",
+        "--pids",
+    ),
+    (&["No space left on device"], "tmp", "--tmp-size"),
+    (&["Too many open files"], "descriptors", ""),
+];
+
+/// A limit that a line complains about, with what it stands at.
+fn limit(line: &str, plan: &Plan) -> Option<Denial> {
+    let (_, what, flag) = LIMITS
+        .iter()
+        .find(|(words, ..)| words.iter().any(|words| line.contains(words)))?;
+    let limits = &plan.limits;
+    let (why, value) = match *what {
+        "memory" => {
+            let why = match limits.memory? {
+                Memory::Bytes(size) => format!("the jail may use {size} of memory"),
+                Memory::OfMachine(share) => {
+                    format!("the jail may use {share} of the machine's memory")
+                }
+            };
+            (why, "2G")
+        }
+        "pids" => {
+            let pids = limits.pids?;
+            let why = format!("the jail may have {pids} processes and threads at once");
+            (why, "1024")
+        }
+        "tmp" => {
+            let tmp = limits.tmp?;
+            let why = format!("if that was in /tmp or /var/tmp: they hold {tmp} together");
+            (why, "4G")
+        }
+        _ => {
+            let why = "a process in the jail may have only so many descriptors (ulimit -n)";
+            (why.to_owned(), "")
+        }
+    };
+    let policy = match *what {
+        "descriptors" => None,
+        what => Some(format!("[limits] {what} = …")),
+    };
+    Some(Denial {
+        kind: Kind::Limit,
+        what: (*what).to_owned(),
+        why,
+        flag: (!flag.is_empty()).then(|| format!("{flag} {value}, say")),
+        policy,
+    })
+}
 
 fn of_line(line: &str, plan: &Plan) -> Vec<Denial> {
     if plan.network.mode == NetworkMode::None && NO_NETWORK.iter().any(|words| line.contains(words))
@@ -269,18 +347,41 @@ fn of_line(line: &str, plan: &Plan) -> Vec<Denial> {
             policy: None,
         }];
     }
+    if let Some(limit) = limit(line, plan) {
+        return vec![limit];
+    }
     let closed = CLOSED.iter().any(|words| line.contains(words)) || line.contains("EROFS");
     let absent = line.contains(NOT_THERE) || line.contains("ENOENT");
     if !closed && !absent {
         return Vec::new();
     }
-    paths(line, plan.command.cwd.as_path())
-        .into_iter()
-        .filter_map(|path| match closed {
-            true => not_writable(&path, plan),
-            false => not_there(&path, plan),
-        })
+    let cwd = plan.command.cwd.as_path();
+    if closed {
+        let found: Vec<Denial> = paths(line, cwd, Words::All)
+            .iter()
+            .filter_map(|path| not_writable(path, plan))
+            .collect();
+        // Not a file: a call that the filter or the lack of capabilities refuses.
+        return match found.is_empty() && line.contains("Operation not permitted") {
+            true => vec![not_permitted()],
+            false => found,
+        };
+    }
+    paths(line, cwd, Words::WithSlash)
+        .iter()
+        .filter_map(|path| not_there(path, plan))
         .collect()
+}
+
+/// A refusal that names no file.
+fn not_permitted() -> Denial {
+    Denial {
+        kind: Kind::SystemCall,
+        what: "system call".into(),
+        why: "a system call was refused (Operation not permitted): the command has no capabilities, and jails have no mounts, namespaces or tracing of others; sjail run --trace says which call".into(),
+        flag: None,
+        policy: None,
+    }
 }
 
 /// An address that the jail has no way to. Who asks for names wants a host, not a server of
@@ -357,16 +458,26 @@ pub fn not_writable(path: &Path, plan: &Plan) -> Option<Denial> {
     })
 }
 
-/// The paths that a line mentions: words with a slash in them, without what stands
-/// around them. Relative ones count from where the command started.
-fn paths(line: &str, cwd: &Path) -> Vec<PathBuf> {
+/// Which words of a line may be paths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Words {
+    /// Those with a slash in them.
+    WithSlash,
+    /// Any: what is no protected name in the workspace comes to nothing.
+    All,
+}
+
+/// The paths that a line mentions: words without what stands around them. Relative ones
+/// count from where the command started.
+fn paths(line: &str, cwd: &Path, words: Words) -> Vec<PathBuf> {
     let around = |c: char| c.is_whitespace() || "'\"`‘’“”,;()<>[]{}=|".contains(c);
     line.split(around)
         .map(|word| word.trim_matches([':', '!', '?']))
-        .filter(|word| word.contains('/') && !word.contains("://") && word.len() > 1)
+        .filter(|word| word.contains('/') || words == Words::All)
+        .filter(|word| !word.contains("://") && word.len() > 1)
         .filter(|word| !word.contains('\u{fffd}') && !word.chars().any(char::is_control))
         .filter_map(|word| sjail_policy::git_keys::normal(&cwd.join(word)))
-        .take(4)
+        .take(16)
         .collect()
 }
 
@@ -407,8 +518,40 @@ mod tests {
             ),
             ("connect to 203.0.113.7: Network is unreachable", ""),
             ("Name or service not known", ""),
+            (
+                "socket.gaierror: [Errno -3] Temporary failure in name resolution",
+                "",
+            ),
+            (
+                "urllib.error.URLError: <urlopen error [Errno -3] Temporary failure in name resolution>",
+                "",
+            ),
         ] {
             assert_eq!(host_in(line).unwrap_or_default(), host, "{line}");
+        }
+    }
+
+    #[test]
+    fn limits_are_found_in_what_programs_say() {
+        let met = |line: &str| {
+            let found = LIMITS
+                .iter()
+                .find(|(words, ..)| words.iter().any(|words| line.contains(words)));
+            found.map_or("", |(_, what, _)| what)
+        };
+        for (line, what) in [
+            ("MemoryError", "memory"),
+            ("cc1plus: out of memory allocating 65536 bytes", "memory"),
+            ("sh: 0: Cannot fork", "pids"),
+            (
+                "bash: fork: retry: Resource temporarily unavailable",
+                "pids",
+            ),
+            ("tee: /tmp/x: No space left on device", "tmp"),
+            ("cat: x: Too many open files", "descriptors"),
+            ("cat: x: No such file or directory", ""),
+        ] {
+            assert_eq!(met(line), what, "{line}");
         }
     }
 
@@ -428,8 +571,10 @@ mod tests {
             ("touch: cannot touch 'sub/f': Permission denied", "/w/sub/f"),
             ("cp: ../up/x: denied", "/up/x"),
         ] {
-            assert_eq!(paths(line, Path::new("/w")), [Path::new(path)], "{line}");
+            let found = paths(line, Path::new("/w"), Words::WithSlash);
+            assert_eq!(found, [Path::new(path)], "{line}");
         }
-        assert!(paths("see https://example.org/x", Path::new("/w")).is_empty());
+        let words = "see https://example.org/x";
+        assert!(paths(words, Path::new("/w"), Words::WithSlash).is_empty());
     }
 }

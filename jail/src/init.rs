@@ -39,6 +39,17 @@ pub enum End {
     ByDescent,
 }
 
+/// What is said of a command that stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stops {
+    /// The supervisor is told.
+    Reported,
+    /// Nothing: pid 1 itself has stopped it.
+    Expected,
+    /// Nothing this last time.
+    LastExpected,
+}
+
 /// Nothing interrupts pid 1: what it must know it reads from descriptors.
 pub fn block_signals() -> nix::Result<()> {
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)
@@ -73,9 +84,13 @@ fn attend(channel: &Inside, command: &Command) -> nix::Result<()> {
     drop(proc);
     // The command is on its way: from here on pid 1 needs little of what it is.
     memory::let_go_of_code();
+    let mut stops = Stops::Reported;
     loop {
-        if let Some(status) = reap(channel, command)? {
+        if let Some(status) = reap(channel, command, stops)? {
             return channel.send(&FromJail::Exited { status }, None);
+        }
+        if stops == Stops::LastExpected {
+            stops = Stops::Reported;
         }
         let mut waits = [
             PollFd::new(channel.as_fd(), PollFlags::POLLIN),
@@ -91,20 +106,22 @@ fn attend(channel: &Inside, command: &Command) -> nix::Result<()> {
             .is_some_and(|events| !events.is_empty());
         while ended.read_signal()?.is_some() {}
         if spoken {
-            obey(channel, command)?;
+            obey(channel, command, &mut stops)?;
         }
     }
 }
 
 /// Collects every process that has ended or stopped; the command's own end is returned.
-fn reap(channel: &Inside, command: &Command) -> nix::Result<Option<i32>> {
+fn reap(channel: &Inside, command: &Command, stops: Stops) -> nix::Result<Option<i32>> {
     while let Some((pid, status)) = wait_any()? {
         if pid != command.pid {
             continue;
         }
         if libc::WIFSTOPPED(status) {
             let signal = libc::WSTOPSIG(status);
-            channel.send(&FromJail::Stopped { signal }, None)?;
+            if stops == Stops::Reported {
+                channel.send(&FromJail::Stopped { signal }, None)?;
+            }
         } else if !libc::WIFCONTINUED(status) {
             return Ok(Some(status));
         }
@@ -112,7 +129,7 @@ fn reap(channel: &Inside, command: &Command) -> nix::Result<Option<i32>> {
     Ok(None)
 }
 
-fn obey(channel: &Inside, command: &Command) -> nix::Result<()> {
+fn obey(channel: &Inside, command: &Command, stops: &mut Stops) -> nix::Result<()> {
     let Some(order) = channel.receive()? else {
         return Err(Errno::EPIPE);
     };
@@ -125,11 +142,29 @@ fn obey(channel: &Inside, command: &Command) -> nix::Result<()> {
         ToJail::Foreground => foreground(command, command.pid),
         ToJail::Background => foreground(command, getpgrp()),
         ToJail::Settle => channel.send(&FromJail::Settled, None),
+        ToJail::Halt => {
+            *stops = Stops::Expected;
+            halt(command)
+        }
+        ToJail::Resume => {
+            *stops = Stops::LastExpected;
+            Ok(())
+        }
     };
     match done {
         // It has just ended, or its group has no foreground to give: not our affair.
         Ok(()) | Err(Errno::ESRCH | Errno::EPERM | Errno::ENOTTY) => Ok(()),
         Err(errno) => Err(errno),
+    }
+}
+
+/// Stops everybody at once: in a pid namespace of its own a signal to all spares nobody
+/// but pid 1, not even a process that is just being forked.
+fn halt(command: &Command) -> nix::Result<()> {
+    match command.end {
+        End::WithPid1 => kill(Pid::from_raw(-1), Signal::SIGSTOP),
+        // There "all" would be everybody of this user.
+        End::ByDescent => Ok(()),
     }
 }
 

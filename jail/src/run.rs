@@ -316,7 +316,9 @@ fn jailed(
     let network = guards.network.map(Filtered::finish);
     let door = guards.door.map(Door::finish);
     report.reached([network, door].into_iter().flatten().flatten().collect());
+    let mut kept = Vec::new();
     if let Some(protection) = guards.protection {
+        kept = protection.kept();
         report.kept_away(protection.finish());
     }
     if let Some(room) = room
@@ -341,7 +343,10 @@ fn jailed(
     {
         let workspace = plan.workspace.path.as_path();
         let cwd = plan.command.cwd.as_path();
-        report.touched(began.touched(workspace, cwd, outcome.duration));
+        let mut touched = began.touched(workspace, cwd, outcome.duration);
+        // What the command could not write was written by the host, or by us for it.
+        touched.retain(|file| !kept.iter().any(|kept| file.path.as_path() == kept));
+        report.touched(touched);
     }
     if let Some(tracer) = guards.tracer {
         report.refused(tracer.finish());
@@ -606,7 +611,7 @@ fn protection(
         &records,
         &plan.filesystem.protect.names,
     )));
-    let Some(mut protection) = Protection::prepare(plan, &sandbox, report.id()) else {
+    let Some(mut protection) = Protection::prepare(plan, &sandbox, report.id())? else {
         return Ok(None);
     };
     for note in protection.notes() {

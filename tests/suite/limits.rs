@@ -3,7 +3,7 @@
 use std::fs;
 
 use nix::sys::signal::Signal;
-use sjail_tests::{Identity, Scene, Test, Verdict, leftovers::Snapshot, tests, wait};
+use sjail_tests::{Identity, Scene, Test, Verdict, ensure, leftovers::Snapshot, tests, wait};
 
 use crate::desk::Desk;
 
@@ -17,6 +17,7 @@ pub fn suite() -> Vec<Test> {
         threads_count,
         processor_time,
         a_limit_that_nobody_holds_is_refused,
+        a_limit_that_was_met_is_named,
         time_is_up,
         time_is_up_for_who_ignores_it,
         time_is_up_for_what_was_left_in_the_background,
@@ -590,4 +591,14 @@ fn nothing_is_left(scene: &Scene) -> Verdict {
     run.signal(Signal::SIGTERM)?;
     run.finish()?.exits(143)?;
     wait::until_true("it settles", || before.nothing_new(scene).is_ok())
+}
+
+/// A command that fails at a limit by itself is told which one it was.
+fn a_limit_that_was_met_is_named(scene: &Scene) -> Verdict {
+    let fill = "head -c 3000000 /dev/zero > /tmp/full";
+    let run = scene.run(["--json", "--quiet", "--tmp-size", "1M"]);
+    let output = run.args(["--", "sh", "-c", fill]).output()?;
+    let denials = output.json()?["denials"].to_string();
+    let named = denials.contains("\"limit\"") && denials.contains("--tmp-size");
+    ensure(named, || format!("{denials}, {output}"))
 }

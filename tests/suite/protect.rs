@@ -26,6 +26,10 @@ pub fn suite() -> Vec<Test> {
         submodules_work_inside_and_alone,
         a_killed_run_is_cleared_by_the_next,
         nothing_is_left_in_an_empty_workspace,
+        a_busy_jail_goes_on_while_the_host_edits,
+        what_the_host_changed_is_not_laid_to_the_command,
+        too_many_protected_names_are_refused,
+        hostile_workspaces_neither_hang_nor_crash,
     ];
     all.push(
         Test::new(
@@ -682,4 +686,140 @@ fn whoever_holds_a_replaced_file_is_ended(scene: &Scene) -> Verdict {
         !scene.read(".git/config")?.contains("EVIL"),
         "it was written",
     )
+}
+
+/// A jail whose processes never rest is stopped for a moment so that it can be looked at,
+/// and nobody in it must notice.
+fn a_busy_jail_goes_on_while_the_host_edits(scene: &Scene) -> Verdict {
+    repository(scene)?;
+    let script = "echo ready; (while [ ! -e stop ]; do /bin/true; done; echo busy) & \
+        while [ ! -e stop ]; do :; done; wait; echo went on";
+    let mut run = scene.run(["--", "bash", "-c", script]).start()?;
+    ensure(run.line()? == "ready\n", "not ready")?;
+    let work = scene.workspace();
+    for round in 0..10 {
+        git(scene, &work, &format!("config user.name round{round}"))?;
+        // When the second is gone, the look that followed the edit is over.
+        for _ in 0..2 {
+            let marker = scene.file(".mcp.json", "{}")?;
+            wait::until_true("sjail has looked", || !marker.exists() || run.ended())?;
+        }
+        ensure(!run.ended(), "it was ended")?;
+    }
+    scene.file("stop", "")?;
+    let output = run.finish()?;
+    output.exits(0)?.stdout_is("busy\nwent on\n")?;
+    ensure(scene.read(".git/config")?.contains("round9"), "edit lost")
+}
+
+fn what_the_host_changed_is_not_laid_to_the_command(scene: &Scene) -> Verdict {
+    repository(scene)?;
+    let result = scene
+        .run(["--json", "--quiet", "--", "git", "remote", "add", "o", "/x"])
+        .output()?
+        .succeeds()?
+        .json()?;
+    ensure(
+        scene.read(".git/config")?.contains("/x"),
+        "not carried over",
+    )?;
+    let told = result["auto_exec"].to_string();
+    ensure(!told.contains("touched"), told)
+}
+
+/// Each is held by a mount; a project that brings more than a jail can have is refused,
+/// not held in part.
+fn too_many_protected_names_are_refused(scene: &Scene) -> Verdict {
+    // On a file system that does not fold case these are all different.
+    let name = "windsurfrules";
+    for number in 0..3000_u32 {
+        let letters = name
+            .char_indices()
+            .map(|(at, letter)| match number >> at & 1 {
+                1 => letter.to_ascii_uppercase(),
+                _ => letter,
+            });
+        let name = format!(".{}", letters.collect::<String>());
+        fs::write(scene.workspace().join(name), "")?;
+    }
+    let there = fs::read_dir(scene.workspace())?.count();
+    if there < 2500 {
+        return scene.skip("this file system folds case");
+    }
+    let output = scene.run(["--", "true"]).output()?;
+    output
+        .exits(125)?
+        .stderr_has("protected names, more than")?;
+    Ok(())
+}
+
+/// What a project can bring along to trouble whoever looks at it.
+const HOSTILE: &[(&str, &str)] = &[
+    (
+        "a pipe as configuration",
+        "mkfifo .git/config2 && mv .git/config2 .git/config",
+    ),
+    (
+        "pipes everywhere",
+        "mkfifo .envrc .mcp.json .gitmodules .claude .git/commondir",
+    ),
+    ("a pipe as .git", "rm -rf .git && mkfifo .git"),
+    (
+        "a link to itself",
+        "rm -rf .git && ln -s .git .git && ln -s .envrc .envrc",
+    ),
+    (
+        "an endless device",
+        "ln -sf /dev/zero .git/config && ln -s /dev/zero .envrc",
+    ),
+    ("a huge configuration", "truncate -s 3G .git/config"),
+    ("a huge .git file", "rm -rf .git && truncate -s 3G .git"),
+    ("a huge pointer", "truncate -s 3G .git/commondir .git/HEAD"),
+    (
+        "many working trees",
+        "mkdir .git/worktrees && cd .git/worktrees && seq 1000 | xargs mkdir",
+    ),
+    (
+        "many submodules",
+        "mkdir .git/modules && cd .git/modules && seq 1000 | xargs mkdir",
+    ),
+    (
+        "includes in a circle",
+        "printf '[include]\\n\\tpath = ../a\\n' >> .git/config && printf '[include]\\n\\tpath = a\\n' > a",
+    ),
+    (
+        "closed folders",
+        "mkdir -p .claude sub/deep && chmod 0 .claude sub .git/hooks",
+    ),
+    (
+        "a deep tree",
+        "for n in $(seq 300); do mkdir d && cd d; done",
+    ),
+    (
+        "names that are no text",
+        "mkdir \"$(printf 'a\\nb')\" \"$(printf '\\377\\376')\"",
+    ),
+];
+
+fn hostile_workspaces_neither_hang_nor_crash(scene: &Scene) -> Verdict {
+    scene.needs(&["git"])?;
+    for (what, line) in HOSTILE {
+        let folder = scene.outside().join("hostile");
+        fs::create_dir(&folder)?;
+        git(scene, &folder, "init -q .")?;
+        let made = scene.host("sh").args(["-c", line]).cwd(&folder).output()?;
+        made.exits(0)?;
+        let output = scene
+            .run(["--", "sh", "-c", "echo fine > mark"])
+            .cwd(&folder)
+            .output()?;
+        let gone = scene
+            .host("sh")
+            .args(["-c", "chmod -R u+rwx hostile; rm -rf hostile"])
+            .cwd(scene.outside())
+            .output()?;
+        ensure(output.code() == Some(0), format!("{what}: {output}"))?;
+        gone.exits(0)?;
+    }
+    Ok(())
 }

@@ -3,35 +3,39 @@
 //! Between a host process replacing a protected file and our mounting the new one, the
 //! jail can open it through the writable mount, and whatever was opened then (a
 //! descriptor, a working folder, a mapping, even a mere `O_PATH` handle) goes on working.
-//! So afterwards every process of the jail is looked at: whoever holds the file by a
-//! writable mount has to let go, or the jail is ended. A descriptor on its way through a
-//! socket is seen as well (the kernel counts those). A descriptor that is passed around
-//! so fast that one look misses it is not missed by [`LOOKS`] of them.
+//! So afterwards every process of the jail is looked at while it does not move
+//! ([`super::stillness`]): whoever holds the file by a writable mount has to let go, or
+//! the jail is ended. A descriptor on its way through a socket is seen as well (the kernel
+//! counts those). A process that does not let itself be looked at counts as one that holds.
 
-use std::ffi::OsStr;
 use std::fs;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{SFlag, fstat, lstat};
 use nix::sys::statvfs::{FsFlags, fstatvfs};
+use nix::unistd::Pid;
 
 use super::scan::{Role, Sighting};
+use super::stillness::{Halt, Stillness};
 use crate::spawn::Jail;
 use crate::sys::directory::Kind;
 use crate::sys::file::{FileId, openat2};
-use crate::sys::statx;
+use crate::sys::{pidfd, statx};
 
-/// How many looks must find nothing. A descriptor that wanders through many processes
-/// escapes one look with a chance of about one in three.
-const LOOKS: usize = 24;
-
-/// How long a process may keep what it opened in good faith, reading a file at the very
-/// moment it was replaced.
+/// How often a process may be found that keeps what it opened in good faith, reading a
+/// file at the very moment it was replaced.
 const PATIENCE: usize = 10;
 const PAUSE: Duration = Duration::from_millis(2);
+
+/// How long a jail may take to stand still. Honest programs do as soon as they get a
+/// processor; those that have themselves woken again and again do not.
+const UNREST: Duration = Duration::from_secs(10);
 
 /// Looks until the jail surely holds none of these but by the mounts that were just made
 /// (or other read-only ones). When it does not let go: the sentence that says so.
@@ -41,28 +45,62 @@ pub fn found(jail: &Jail, closed: &[Sighting], mounts: &[u64]) -> Option<String>
         .filter(|sighting| sighting.kind != Kind::Link)
         .map(Target::new)
         .collect();
-    if targets.is_empty() {
-        return None;
-    }
-    let mut clean = 0;
+    let first = targets.first()?;
+    let until = Instant::now() + UNREST;
+    let mut halt: Option<Halt<'_>> = None;
     let mut held = 0;
-    while clean < LOOKS {
-        match look(jail.pid.as_raw(), &targets, mounts) {
-            None => clean += 1,
+    while !has_ended(jail) {
+        let before = Stillness::now(jail.pid.as_raw());
+        let is_still = match &halt {
+            None => before.is_still(),
+            Some(halt) => halt.is_done(&before),
+        };
+        let found = match is_still {
+            true => look(&before, &targets, mounts),
+            false => None,
+        };
+        match found {
             Some(path) => {
-                clean = 0;
                 held += 1;
                 if held > PATIENCE {
+                    if let Some(halt) = halt {
+                        halt.for_good();
+                    }
                     return Some(format!(
                         "{} was replaced on the host during the run, and a process in the jail got hold of the new one before it was closed; the jail was ended so that it cannot write it",
                         path.display()
                     ));
                 }
-                std::thread::sleep(PAUSE);
+                // They can let go only when they run.
+                halt = None;
             }
+            None if is_still && before == Stillness::now(jail.pid.as_raw()) => return None,
+            None if Instant::now() > until => {
+                if let Some(halt) = halt {
+                    halt.for_good();
+                }
+                return Some(format!(
+                    "{} was replaced on the host during the run, and the processes in the jail could not be looked at for moving all the time; the jail was ended so that none of them can write it",
+                    first.path.display()
+                ));
+            }
+            None => match &halt {
+                None => {
+                    halt = Some(Halt::begin(jail));
+                    continue;
+                }
+                Some(halt) => halt.again(),
+            },
         }
+        std::thread::sleep(PAUSE);
     }
     None
+}
+
+/// Whether the jail's pid 1, and so all of it, is gone.
+fn has_ended(jail: &Jail) -> bool {
+    let mut gone = [PollFd::new(jail.pidfd.as_fd(), PollFlags::POLLIN)];
+    poll(&mut gone, PollTimeout::ZERO) == Ok(1)
 }
 
 /// A file or folder that nobody in the jail may hold by a writable mount.
@@ -89,6 +127,13 @@ impl Target {
             inside,
         }
     }
+
+    /// Whether it is the file with this number, or has it in it. (Which disk it is on maps
+    /// do not say reliably.)
+    fn has(&self, inode: u64) -> bool {
+        (self.kind == Kind::File && self.id.inode == inode)
+            || self.inside.iter().any(|file| file.inode == inode)
+    }
 }
 
 fn files_in(folder: &Path) -> Vec<FileId> {
@@ -112,73 +157,97 @@ fn files_in(folder: &Path) -> Vec<FileId> {
     found
 }
 
-/// One look at every process: the first target that is held.
-fn look<'a>(first: i32, targets: &'a [Target], mounts: &[u64]) -> Option<&'a Path> {
-    processes(first).into_iter().find_map(|pid| {
-        let process = PathBuf::from(format!("/proc/{pid}"));
-        let mut threads = fs::read_dir(process.join("task"))
-            .into_iter()
-            .flatten()
-            .flatten();
-        threads
-            .find_map(|thread| held_by(&thread.path(), targets, mounts))
-            .or_else(|| mapped_by(&process, targets))
+/// One look at every process: the first target that is held, or may be.
+fn look<'a>(jail: &Stillness, targets: &'a [Target], mounts: &[u64]) -> Option<&'a Path> {
+    let mut last = None;
+    jail.living().find_map(|(process, thread)| {
+        let folder = PathBuf::from(format!("/proc/{process}/task/{thread}"));
+        let links = ["cwd", "root"]
+            .iter()
+            .find_map(|link| leads_to(&folder.join(link), targets, mounts));
+        // Threads of one process have one memory.
+        let is_other = last.replace(process) != Some(process);
+        links
+            .or_else(|| match fs::read_dir(folder.join("fd")) {
+                // It made itself undumpable; its descriptors can be had all the same.
+                Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
+                    taken_from(process, thread, targets, mounts)
+                }
+                entries => seen(entries, targets, |entries| {
+                    entries.flatten().find_map(|entry| {
+                        leads_to(&entry.path(), targets, mounts).or_else(|| {
+                            let info = folder.join("fdinfo").join(entry.file_name());
+                            is_carrying(&info, targets)
+                        })
+                    })
+                }),
+            })
+            .or_else(|| match is_other {
+                true => mapped_by(&folder, targets),
+                false => None,
+            })
     })
 }
 
-/// Pid 1's descendants: in its pid namespace every orphan becomes its child.
-fn processes(first: i32) -> Vec<i32> {
-    let mut list = vec![first];
-    let mut next = 0;
-    while let Some(pid) = list.get(next).copied() {
-        next += 1;
-        for thread in fs::read_dir(format!("/proc/{pid}/task"))
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
-            let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-            for child in children
-                .split_whitespace()
-                .filter_map(|word| word.parse().ok())
-            {
-                if !list.contains(&child) {
-                    list.push(child);
-                }
-            }
-        }
-    }
-    // Pid 1 is our own code: it opens nothing in the workspace.
-    list.split_off(1)
+/// Looks at the descriptors of a process whose folder of them is closed to us.
+fn taken_from<'a>(
+    process: i32,
+    thread: i32,
+    targets: &'a [Target],
+    mounts: &[u64],
+) -> Option<&'a Path> {
+    let pidfd = pidfd::open_thread(Pid::from_raw(process), Pid::from_raw(thread));
+    seen(pidfd.map_err(io::Error::from), targets, |pidfd| {
+        let slots = slots(process, thread);
+        seen(slots, targets, |slots| {
+            (0..slots).find_map(|number| match pidfd::descriptor(pidfd.as_fd(), number) {
+                Err(Errno::EBADF) => None,
+                taken => seen(taken.map_err(io::Error::from), targets, |file| {
+                    let info = format!("/proc/self/fdinfo/{}", file.as_raw_fd());
+                    is_target(&file, targets, mounts)
+                        .or_else(|| is_carrying(Path::new(&info), targets))
+                }),
+            })
+        })
+    })
 }
 
-fn held_by<'a>(thread: &Path, targets: &'a [Target], mounts: &[u64]) -> Option<&'a Path> {
-    for link in ["cwd", "root"] {
-        if let Some(path) = leads_to(&thread.join(link), targets, mounts) {
-            return Some(path);
-        }
+/// How many descriptors a thread has room for at the moment.
+fn slots(process: i32, thread: i32) -> io::Result<u32> {
+    let status = fs::read_to_string(format!("/proc/{process}/task/{thread}/status"))?;
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("FDSize:")?.trim().parse().ok())
+        .ok_or_else(|| io::Error::other("no FDSize"))
+}
+
+/// What follows from what was found; what is gone holds nothing, and what does not let
+/// itself be looked at may hold anything.
+fn seen<'a, T>(
+    found: io::Result<T>,
+    targets: &'a [Target],
+    judge: impl FnOnce(T) -> Option<&'a Path>,
+) -> Option<&'a Path> {
+    match found {
+        Ok(found) => judge(found),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ENOENT | libc::ESRCH) => None,
+            _ => targets.first().map(|target| target.path.as_path()),
+        },
     }
-    for entry in fs::read_dir(thread.join("fd"))
-        .into_iter()
-        .flatten()
-        .flatten()
-    {
-        if let Some(path) = leads_to(&entry.path(), targets, mounts) {
-            return Some(path);
-        }
-        if is_carrying(thread, &entry.file_name()) {
-            return targets.first().map(|target| target.path.as_path());
-        }
-    }
-    None
 }
 
 /// Whether a process's link leads, by a writable mount, to a target or below it.
 fn leads_to<'a>(link: &Path, targets: &'a [Target], mounts: &[u64]) -> Option<&'a Path> {
     let link = std::ffi::CString::new(link.as_os_str().as_bytes()).ok()?;
     // A magic link: it leads to the very file and mount, whatever its name is now.
-    let file = openat2(None, &link, libc::O_PATH, 0, 0).ok()?;
-    let stat = fstat(&file).ok()?;
+    let opened = openat2(None, &link, libc::O_PATH, 0, 0).map_err(io::Error::from);
+    seen(opened, targets, |file| is_target(&file, targets, mounts))
+}
+
+/// Whether a file is a target or below one, reached by a writable mount.
+fn is_target<'a>(file: &OwnedFd, targets: &'a [Target], mounts: &[u64]) -> Option<&'a Path> {
+    let stat = fstat(file).ok()?;
     let kind = SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT;
     if kind != SFlag::S_IFREG && kind != SFlag::S_IFDIR {
         return None;
@@ -188,11 +257,11 @@ fn leads_to<'a>(link: &Path, targets: &'a [Target], mounts: &[u64]) -> Option<&'
         .iter()
         .find(|target| target.id == id || target.inside.contains(&id))
         .or_else(|| match kind == SFlag::S_IFDIR {
-            true => above(&file, targets),
+            true => above(file, targets),
             false => None,
         })?;
     let ours = statx::mount_id(file.as_fd()).is_ok_and(|mount| mounts.contains(&mount));
-    let read_only = fstatvfs(&file).is_ok_and(|fs| fs.flags().contains(FsFlags::ST_RDONLY));
+    let read_only = fstatvfs(file).is_ok_and(|fs| fs.flags().contains(FsFlags::ST_RDONLY));
     (!ours && !read_only).then_some(hit.path.as_path())
 }
 
@@ -216,42 +285,39 @@ fn above<'a>(folder: &OwnedFd, targets: &'a [Target]) -> Option<&'a Target> {
 }
 
 /// Whether a socket has descriptors in it that nobody has received yet.
-fn is_carrying(thread: &Path, fd: &OsStr) -> bool {
-    let text = fs::read_to_string(thread.join("fdinfo").join(fd)).unwrap_or_default();
-    text.lines()
-        .filter_map(|line| line.strip_prefix("scm_fds:"))
-        .any(|count| count.trim() != "0")
+fn is_carrying<'a>(info: &Path, targets: &'a [Target]) -> Option<&'a Path> {
+    let text = fs::read_to_string(info);
+    seen(text, targets, |text| {
+        let any = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("scm_fds:"))
+            .any(|count| count.trim() != "0");
+        targets
+            .first()
+            .filter(|_| any)
+            .map(|target| target.path.as_path())
+    })
 }
 
-/// Whether a target is mapped in a way that could be written.
-fn mapped_by<'a>(process: &Path, targets: &'a [Target]) -> Option<&'a Path> {
-    let maps = fs::read(process.join("maps")).ok()?;
-    for line in maps.split(|byte| *byte == b'\n') {
-        let mut words = line
-            .split(|byte| *byte == b' ')
-            .filter(|word| !word.is_empty());
-        let (_, flags, _, device, inode) = (
-            words.next()?,
-            words.next(),
-            words.next(),
-            words.next(),
-            words.next(),
-        );
-        let (Some(flags), Some(_), Some(inode)) = (flags, device, inode) else {
-            continue;
-        };
-        if flags.last() != Some(&b's') {
-            continue;
-        }
-        let inode = std::str::from_utf8(inode)
-            .ok()
-            .and_then(|text| text.parse::<u64>().ok());
-        if let Some(hit) = targets
-            .iter()
-            .find(|target| target.kind == Kind::File && Some(target.id.inode) == inode)
-        {
-            return Some(hit.path.as_path());
-        }
+/// Whether a target, or a file in one, is mapped in a way that could be written.
+fn mapped_by<'a>(thread: &Path, targets: &'a [Target]) -> Option<&'a Path> {
+    seen(fs::read(thread.join("maps")), targets, |maps| {
+        maps.split(|byte| *byte == b'\n')
+            .filter_map(shared_inode)
+            .find_map(|inode| targets.iter().find(|target| target.has(inode)))
+            .map(|target| target.path.as_path())
+    })
+}
+
+/// The inode of a line of `maps`, if changes to that memory reach the file.
+fn shared_inode(line: &[u8]) -> Option<u64> {
+    let mut words = line
+        .split(|byte| *byte == b' ')
+        .filter(|word| !word.is_empty());
+    let flags = words.nth(1)?;
+    let inode = words.nth(2)?;
+    if flags.last() != Some(&b's') {
+        return None;
     }
-    None
+    std::str::from_utf8(inode).ok()?.parse().ok()
 }

@@ -2,7 +2,7 @@
 //! is judged key by key, hooks by whether git would run them.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -29,12 +29,33 @@ impl Court<'_> {
     /// that the host had, nothing for a new repository. What is not harmless is taken
     /// out of the file; the whole of it goes to quarantine first. Gives the text that was
     /// found good: the file itself may be another one by the time this returns.
+    ///
+    /// A host that writes the file while it is judged does not lose what it wrote: the
+    /// new text is judged instead.
     pub fn config(
         &self,
         path: &Path,
         host: &[u8],
         findings: &mut Vec<Finding>,
     ) -> Result<Vec<u8>, quarantine::Error> {
+        const TRIES: usize = 32;
+        for _ in 0..TRIES {
+            if let Some(good) = self.config_once(path, host, findings)? {
+                return Ok(good);
+            }
+        }
+        // Somebody writes it without end: the next look judges what is there then.
+        Ok(host.to_owned())
+    }
+
+    /// Judges what is there now; `None` when it was something else before the judgement
+    /// could be carried out.
+    fn config_once(
+        &self,
+        path: &Path,
+        host: &[u8],
+        findings: &mut Vec<Finding>,
+    ) -> Result<Option<Vec<u8>>, quarantine::Error> {
         let Some(text) = small(path) else {
             // A link, a folder, a pipe, or more than a megabyte: no configuration.
             if fs::symlink_metadata(path).is_ok() {
@@ -42,10 +63,10 @@ impl Court<'_> {
                 let item = self.quarantine.take(path, why)?;
                 findings.extend(item.as_ref().map(Finding::quarantined));
             }
-            return Ok(host.to_owned());
+            return Ok(Some(host.to_owned()));
         };
         if text == host {
-            return Ok(text);
+            return Ok(Some(text));
         }
         let git_dir = path.parent().unwrap_or(self.workspace);
         let before = Document::parse(host).or_else(|_| Document::parse(b""));
@@ -53,17 +74,19 @@ impl Court<'_> {
             (Ok(before), Ok(after)) => (before, after),
             (_, Err(error)) => {
                 let why = format!("cannot be read as git's configuration ({error})");
-                let item = match host.is_empty() {
-                    true => self.quarantine.take(path, &why)?,
-                    false => Some(self.quarantine.keep(path, &text, &why)?),
-                };
-                findings.extend(item.as_ref().map(Finding::quarantined));
-                if !host.is_empty() {
-                    self.write(path, host)?;
+                if host.is_empty() {
+                    let item = self.quarantine.take(path, &why)?;
+                    findings.extend(item.as_ref().map(Finding::quarantined));
+                } else {
+                    let item = self.quarantine.keep(path, &text, &why)?;
+                    if !self.put(path, &text, host)? {
+                        return Ok(None);
+                    }
+                    findings.push(Finding::quarantined(&item));
                 }
-                return Ok(host.to_owned());
+                return Ok(Some(host.to_owned()));
             }
-            (Err(_), _) => return Ok(host.to_owned()),
+            (Err(_), _) => return Ok(Some(host.to_owned())),
         };
         let place = Place {
             workspace: self.workspace,
@@ -72,16 +95,18 @@ impl Court<'_> {
         };
         let merged = git_keys::merge(&before, &after, place);
         if merged.left_out.is_empty() {
-            return Ok(text);
+            return Ok(Some(text));
         }
         let item =
             self.quarantine
                 .keep(path, &text, "held keys that would run programs on the host")?;
+        if !self.put(path, &text, &merged.text)? {
+            return Ok(None);
+        }
         for left in &merged.left_out {
             findings.push(Finding::key(path, left, Some(&item.id)));
         }
-        self.write(path, &merged.text)?;
-        Ok(merged.text)
+        Ok(Some(merged.text))
     }
 
     /// Judges a folder of hooks: everything in it that git could run goes to quarantine.
@@ -104,10 +129,10 @@ impl Court<'_> {
         Ok(())
     }
 
-    /// Writes a configuration anew. Over the old bytes, not by renaming: the jail's
-    /// read-only mount is on this very file, and would go with it.
-    pub fn write(&self, path: &Path, text: &[u8]) -> Result<(), quarantine::Error> {
-        overwrite(path, text).map_err(|source| quarantine::Error::Take {
+    /// Writes a configuration anew, if it still is what was judged. Over the old bytes, not
+    /// by renaming: the jail's read-only mount is on this very file, and would go with it.
+    fn put(&self, path: &Path, judged: &[u8], text: &[u8]) -> Result<bool, quarantine::Error> {
+        overwrite(path, judged, text).map_err(|source| quarantine::Error::Take {
             path: path.to_owned(),
             to: path.to_owned(),
             source,
@@ -124,13 +149,25 @@ pub fn is_live_hook(path: &Path) -> bool {
     !(harmless && plain)
 }
 
-fn overwrite(path: &Path, text: &[u8]) -> io::Result<()> {
+/// Puts `text` into the file that holds `judged`; what is there by another name or with
+/// another content stays.
+fn overwrite(path: &Path, judged: &[u8], text: &[u8]) -> io::Result<bool> {
     let file = File::options()
+        .read(true)
         .write(true)
-        .custom_flags(libc::O_NOFOLLOW)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
         .open(path)?;
+    let mut now = Vec::new();
+    (&file)
+        .take(judged.len() as u64 + 1)
+        .read_to_end(&mut now)?;
+    if now != judged {
+        return Ok(false);
+    }
+    // From here on it is this very file: one that takes its place is not touched.
     file.write_all_at(text, 0)?;
-    file.set_len(text.len() as u64)
+    file.set_len(text.len() as u64)?;
+    Ok(true)
 }
 
 /// Writes a new file beside the old one and renames it over; the old one's permissions stay.
@@ -156,4 +193,22 @@ pub fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
         let _ = fs::remove_file(&beside);
     }
     written
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn what_was_written_since_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config");
+        fs::write(&path, "judged").unwrap();
+        assert!(overwrite(&path, b"judged", b"good").unwrap());
+        assert_eq!(fs::read(&path).unwrap(), b"good");
+        fs::write(&path, "written by the host since").unwrap();
+        assert!(!overwrite(&path, b"good", b"better").unwrap());
+        assert_eq!(fs::read(&path).unwrap(), b"written by the host since");
+    }
 }

@@ -27,9 +27,10 @@ pub mod quarantine;
 pub mod record;
 pub mod repository;
 pub mod scan;
+pub mod stillness;
 pub mod watch;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -114,6 +115,14 @@ pub enum Error {
     /// The folders cannot be watched.
     #[error("watching the workspace for protected names failed: {}", .0.desc())]
     Watch(Errno),
+    /// There are too many protected names to hold each of them.
+    #[error("{} and the repositories in it hold {found} protected names, more than the {} that can be held; run it in a folder further down, with --workspace there, or with a smaller protect.depth", workspace.display(), scan::MAX_NAMES)]
+    TooMany {
+        /// Where.
+        workspace: PathBuf,
+        /// How many.
+        found: usize,
+    },
     /// The copy of a folder of git cannot be made.
     #[error("making a copy of {} for a git command that writes git's configuration failed: {source}", path.display())]
     Copy {
@@ -142,10 +151,10 @@ pub enum Hold {
 impl Protection {
     /// Looks for protected names. `None` when the jail cannot write the workspace anyway,
     /// or nothing is to be protected.
-    pub fn prepare(plan: &Plan, sandbox: &Path, run: &RunId) -> Option<Protection> {
+    pub fn prepare(plan: &Plan, sandbox: &Path, run: &RunId) -> Result<Option<Protection>, Error> {
         let protect = &plan.filesystem.protect;
         if plan.workspace.access != Access::Rw || protect.names.is_empty() {
-            return None;
+            return Ok(None);
         }
         let search = Search {
             workspace: plan.workspace.path.as_path().to_owned(),
@@ -155,6 +164,12 @@ impl Protection {
         };
         let start = search.run();
         let held: Vec<Sighting> = start.mounted().into_iter().cloned().collect();
+        if held.len() > scan::MAX_NAMES {
+            return Err(Error::TooMany {
+                workspace: search.workspace,
+                found: held.len(),
+            });
+        }
         let configs = start
             .sightings
             .iter()
@@ -163,7 +178,7 @@ impl Protection {
             .collect();
         let tops = start.tops.clone();
         let seen = start.children.iter().cloned().collect();
-        Some(Protection {
+        Ok(Some(Protection {
             quarantine: Quarantine::new(sandbox, run.as_str()),
             search,
             held,
@@ -182,7 +197,7 @@ impl Protection {
             record: None,
             findings: Vec::new(),
             ended: None,
-        })
+        }))
     }
 
     /// Folders outside the workspace that git needs, writable, checked both ways.
@@ -283,6 +298,15 @@ impl Protection {
         self.held
             .iter()
             .map(|sighting| (sighting.path.clone(), hold(sighting)))
+            .collect()
+    }
+
+    /// The files that the command could not write, each of them judged if it changed.
+    pub fn kept(&self) -> Vec<PathBuf> {
+        let sightings = self.start.sightings.iter();
+        sightings
+            .filter(|sighting| sighting.role != Role::Way)
+            .map(|sighting| sighting.path.clone())
             .collect()
     }
 
@@ -468,25 +492,31 @@ impl Protection {
     /// Deals with the difference between what is held and what is there.
     fn settle(&mut self, mut now: Inventory, jail: Option<&Jail>) {
         self.note_made(&now);
+        let mut watched: HashSet<PathBuf> =
+            self.start.places.iter().map(|p| p.path.clone()).collect();
         let new_folders: Vec<_> = now.places.drain(..).collect();
         for place in new_folders {
-            if self
-                .start
-                .places
-                .iter()
-                .all(|known| known.path != place.path)
-            {
+            if watched.insert(place.path.clone()) {
                 if let Some(watch) = &self.watch {
                     watch.add(&place);
                 }
                 self.start.places.push(place);
             }
         }
+        let held: HashMap<&Path, &Sighting> = self
+            .held
+            .iter()
+            .map(|held| (held.path.as_path(), held))
+            .collect();
+        let is_held = |sighting: &Sighting| {
+            let held = held.get(sighting.path.as_path());
+            held.is_some_and(|held| held.is_same(sighting))
+        };
         let changed: Vec<Sighting> = now
             .mounted()
             .into_iter()
             .filter(|sighting| !self.is_made(&sighting.path) && !self.is_elsewhere(&sighting.path))
-            .filter(|sighting| !self.held.iter().any(|held| held.is_same(sighting)))
+            .filter(|sighting| !is_held(sighting))
             .cloned()
             .collect();
         if !changed.is_empty() {
@@ -499,17 +529,13 @@ impl Protection {
 
     /// Folders of git that were not there at the start, working trees' included.
     fn note_made(&mut self, now: &Inventory) {
-        let known = |path: &Path| {
-            self.start
-                .git_dirs
-                .iter()
-                .any(|git_dir| git_dir.path == path)
-                || self
-                    .start
-                    .sightings
-                    .iter()
-                    .any(|sighting| sighting.path == path)
-        };
+        let known: HashSet<PathBuf> = self
+            .start
+            .git_dirs
+            .iter()
+            .map(|git_dir| git_dir.path.clone())
+            .chain(scan::paths(&self.start.sightings))
+            .collect();
         let in_worktrees = |sighting: &&Sighting| {
             let folder = sighting.path.parent().and_then(Path::file_name);
             folder == Some("worktrees".as_ref()) && sighting.kind == Kind::Folder
@@ -520,7 +546,7 @@ impl Protection {
             .iter()
             .map(|git_dir| &git_dir.path)
             .chain(worktrees.map(|sighting| &sighting.path))
-            .filter(|path| !known(path) && !self.is_made(path))
+            .filter(|path| !known.contains(*path) && !self.is_made(path))
             .filter(|path| !self.copied.iter().any(|copied| path.starts_with(copied)))
             .cloned()
             .collect();

@@ -4,6 +4,7 @@
 //! The tree is not walked: only folders are read, breadth first, to that depth and up
 //! to [`MAX_FOLDERS`]; those that hold built or downloaded things are skipped.
 
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -23,6 +24,9 @@ use crate::sys::statx;
 
 /// How many folders are read at most while repositories are looked for.
 pub const MAX_FOLDERS: usize = 400;
+
+/// How many names can be held in one jail. Each costs a mount or two.
+pub const MAX_NAMES: usize = 2000;
 
 /// Folders that are not searched for repositories: what is in them was built or
 /// downloaded, is large, and is not where people work.
@@ -236,6 +240,10 @@ struct Look<'a> {
     queue: Vec<(PathBuf, u8)>,
     except: Vec<PathBuf>,
     buffer: Vec<u8>,
+    /// Where each sighting stands in the list: a hostile workspace has many.
+    index: HashMap<PathBuf, usize>,
+    placed: HashSet<PathBuf>,
+    git_dirs: HashSet<PathBuf>,
 }
 
 /// What a folder holds that matters here.
@@ -252,12 +260,20 @@ impl<'a> Look<'a> {
             queue: Vec::new(),
             except: Vec::new(),
             buffer: vec![0; 16 * 1024],
+            index: HashMap::new(),
+            placed: HashSet::new(),
+            git_dirs: HashSet::new(),
         }
+    }
+
+    fn watch(&mut self, place: Watched) {
+        self.placed.insert(place.path.clone());
+        self.inventory.places.push(place);
     }
 
     /// A top folder: its plain names, its repository, and what is to be searched below.
     fn top(&mut self, path: &Path, depth: u8) {
-        if self.inventory.places.iter().any(|place| place.path == path) {
+        if self.placed.contains(path) {
             return;
         }
         let Some(listing) = self.list(path) else {
@@ -273,7 +289,7 @@ impl<'a> Look<'a> {
         }
         self.repository(path, &listing);
         self.inventory.tops.push(path.to_owned());
-        self.inventory.places.push(Watched {
+        self.watch(Watched {
             path: path.to_owned(),
             fd: listing.fd,
         });
@@ -332,13 +348,14 @@ impl<'a> Look<'a> {
             .sightings
             .iter()
             .filter_map(|sighting| sighting.path.parent())
-            .filter(|parent| !self.inventory.places.iter().any(|p| p.path == *parent))
+            .filter(|parent| !self.placed.contains(*parent))
             .map(Path::to_owned)
             .collect();
         for parent in parents {
-            let known = self.inventory.places.iter().any(|p| p.path == parent);
-            if !known && let Some(place) = self.search.place(&parent) {
-                self.inventory.places.push(place);
+            if !self.placed.contains(&parent)
+                && let Some(place) = self.search.place(&parent)
+            {
+                self.watch(place);
             }
         }
     }
@@ -381,17 +398,14 @@ impl<'a> Look<'a> {
 
     /// A folder of git.
     fn git_dir(&mut self, path: &Path) {
-        let known = self
-            .inventory
-            .git_dirs
-            .iter()
-            .any(|known| known.path == path);
+        let known = self.git_dirs.contains(path);
         if known || self.except.iter().any(|except| path.starts_with(except)) {
             return;
         }
         let Some(listing) = self.list(path) else {
             return;
         };
+        self.git_dirs.insert(path.to_owned());
         self.inventory.git_dirs.push(GitDir {
             path: path.to_owned(),
         });
@@ -414,7 +428,7 @@ impl<'a> Look<'a> {
                 _ => {}
             }
         }
-        self.inventory.places.push(Watched {
+        self.watch(Watched {
             path: path.to_owned(),
             fd: listing.fd,
         });
@@ -447,7 +461,7 @@ impl<'a> Look<'a> {
                 self.modules(&at, depth + 1);
             }
         }
-        self.inventory.places.push(Watched {
+        self.watch(Watched {
             path: path.to_owned(),
             fd: listing.fd,
         });
@@ -483,7 +497,7 @@ impl<'a> Look<'a> {
                             self.name(&file, *kind, name.0.get(1..).unwrap_or_default(), role);
                         }
                     }
-                    self.inventory.places.push(Watched {
+                    self.watch(Watched {
                         path: at,
                         fd: inside.fd,
                     });
@@ -491,7 +505,7 @@ impl<'a> Look<'a> {
                 _ => self.see(&at, Role::ForeignWorktree),
             }
         }
-        self.inventory.places.push(Watched {
+        self.watch(Watched {
             path: path.to_owned(),
             fd: listing.fd,
         });
@@ -514,8 +528,8 @@ impl<'a> Look<'a> {
                         self.name(&below, *kind, rest, role);
                     }
                 }
-                if !self.inventory.places.iter().any(|place| place.path == at) {
-                    self.inventory.places.push(Watched {
+                if !self.placed.contains(at) {
+                    self.watch(Watched {
                         path: at.to_owned(),
                         fd: listing.fd,
                     });
@@ -560,7 +574,7 @@ impl<'a> Look<'a> {
         let missing: Vec<PathBuf> = folder
             .ancestors()
             .take_while(|ancestor| *ancestor != base)
-            .filter(|ancestor| !self.inventory.sightings.iter().any(|s| s.path == *ancestor))
+            .filter(|ancestor| !self.index.contains_key(*ancestor))
             .map(Path::to_owned)
             .collect();
         for ancestor in missing.into_iter().rev() {
@@ -571,11 +585,15 @@ impl<'a> Look<'a> {
     }
 
     fn add(&mut self, sighting: Sighting) {
-        let known = self.inventory.sightings.iter_mut();
-        match known.into_iter().find(|known| known.path == sighting.path) {
+        let sightings = &mut self.inventory.sightings;
+        let known = self.index.get(&sighting.path);
+        match known.and_then(|at| sightings.get_mut(*at)) {
             Some(known) if known.role == Role::Way => known.role = sighting.role,
             Some(_) => {}
-            None => self.inventory.sightings.push(sighting),
+            None => {
+                self.index.insert(sighting.path.clone(), sightings.len());
+                sightings.push(sighting);
+            }
         }
     }
 
@@ -660,20 +678,13 @@ impl Sighting {
 impl Inventory {
     /// Takes over what another look has found.
     pub fn absorb(&mut self, other: Inventory) {
-        for sighting in other.sightings {
-            if !self
-                .sightings
-                .iter()
-                .any(|known| known.path == sighting.path)
-            {
-                self.sightings.push(sighting);
-            }
-        }
-        for git_dir in other.git_dirs {
-            if !self.git_dirs.contains(&git_dir) {
-                self.git_dirs.push(git_dir);
-            }
-        }
+        let known: HashSet<PathBuf> = paths(&self.sightings);
+        let new = |sighting: &Sighting| !known.contains(&sighting.path);
+        self.sightings
+            .extend(other.sightings.into_iter().filter(new));
+        let known: HashSet<PathBuf> = self.git_dirs.iter().map(|dir| dir.path.clone()).collect();
+        let new = |git_dir: &GitDir| !known.contains(&git_dir.path);
+        self.git_dirs.extend(other.git_dirs.into_iter().filter(new));
         self.places.extend(other.places);
         self.children.extend(other.children);
     }
@@ -689,18 +700,30 @@ impl Inventory {
     /// The sightings in the order in which they must be mounted: ways before what they
     /// lead to. What lies below something read-only needs nothing of its own.
     pub fn mounted(&self) -> Vec<&Sighting> {
+        let closing =
+            |sighting: &&Sighting| sighting.role != Role::Way && sighting.kind == Kind::Folder;
+        let folders: HashSet<&Path> = self
+            .sightings
+            .iter()
+            .filter(closing)
+            .map(|sighting| sighting.path.as_path())
+            .collect();
         let closed = |sighting: &Sighting| {
-            self.sightings.iter().any(|other| {
-                other.role != Role::Way
-                    && other.kind == Kind::Folder
-                    && other.path != sighting.path
-                    && sighting.path.starts_with(&other.path)
-            })
+            let mut above = sighting.path.ancestors().skip(1);
+            above.any(|ancestor| folders.contains(ancestor))
         };
         let mut list: Vec<&Sighting> = self.sightings.iter().filter(|s| !closed(s)).collect();
         list.sort_by_key(|sighting| sighting.path.components().count());
         list
     }
+}
+
+/// The places of these, to be asked for.
+pub fn paths(sightings: &[Sighting]) -> HashSet<PathBuf> {
+    sightings
+        .iter()
+        .map(|sighting| sighting.path.clone())
+        .collect()
 }
 
 /// A moment by the clock that file systems write change times with. Change times cannot

@@ -30,3 +30,25 @@ pub fn send_signal(pidfd: BorrowedFd<'_>, signal: i32) -> nix::Result<()> {
     };
     Errno::result(sent).map(drop)
 }
+
+/// Opens a pidfd of a single thread (Linux 6.9); for a process's first thread, of the process.
+pub fn open_thread(process: Pid, thread: Pid) -> nix::Result<OwnedFd> {
+    const THREAD: libc::c_uint = libc::O_EXCL as libc::c_uint;
+    if process == thread {
+        return open(process);
+    }
+    // SAFETY: takes two integers; a non-negative result is a new descriptor nobody owns.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_pidfd_open, thread.as_raw(), THREAD);
+        Errno::result(fd).map(|fd| OwnedFd::from_raw_fd(fd as i32))
+    }
+}
+
+/// The file behind another process's descriptor, as a descriptor of our own.
+pub fn descriptor(pidfd: BorrowedFd<'_>, number: u32) -> nix::Result<OwnedFd> {
+    // SAFETY: takes three integers; a non-negative result is a new descriptor nobody owns.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), number, 0);
+        Errno::result(fd).map(|fd| OwnedFd::from_raw_fd(fd as i32))
+    }
+}

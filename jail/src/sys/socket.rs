@@ -52,6 +52,14 @@ pub fn send(
     }
 }
 
+/// How much of what was sent the other side has not read yet, by the kernel's own measure.
+pub fn unread(socket: BorrowedFd<'_>) -> nix::Result<usize> {
+    let mut unread: libc::c_int = 0;
+    // SAFETY: the call writes one int, into a variable that outlives it.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut unread) };
+    Errno::result(done).map(|_| usize::try_from(unread).unwrap_or(0))
+}
+
 /// Receives one packet; the length 0 is end of file. A descriptor that came along is
 /// close-on-exec; a second one is dropped by the kernel for want of room.
 pub fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> nix::Result<(usize, Option<OwnedFd>)> {

@@ -11,6 +11,7 @@ pub mod bomb;
 pub mod changes;
 pub mod files;
 pub mod gate;
+pub mod holds;
 pub mod ipc;
 pub mod mounts;
 pub mod names;
@@ -32,6 +33,12 @@ pub enum Held {
 impl From<io::Error> for Held {
     fn from(error: io::Error) -> Held {
         Held::Refused(error.to_string())
+    }
+}
+
+impl From<nix::errno::Errno> for Held {
+    fn from(errno: nix::errno::Errno) -> Held {
+        Held::Refused(errno.desc().to_string())
     }
 }
 
@@ -99,6 +106,7 @@ pub const ATTEMPTS: &[(&str, Attempt)] = &[
     ("i386", gate::i386),
     ("i386-socketcall", gate::i386_socketcall),
     ("io-uring", gate::io_uring),
+    ("keep-hold", holds::keep),
     ("keyring", ipc::keyring),
     ("kill", peers::kill),
     ("kcmp", peers::kcmp),

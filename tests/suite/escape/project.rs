@@ -13,6 +13,8 @@ use sjail_tests::{Output, Scene, Test, Verdict, ensure, tests};
 
 pub fn tests() -> Vec<Test> {
     tests![
+        b21_a_kernel_without_landlock_is_refused,
+        b21_every_landlock_is_enforced_in_full,
         b27_protected_names_in_other_letters,
         b32_what_runs_later_is_named,
         b33_a_projects_policy_loosens_nothing,
@@ -20,6 +22,50 @@ pub fn tests() -> Vec<Test> {
         b35_trust_ends_when_the_policy_changes,
         b39_a_working_folder_that_is_not_shown,
     ]
+}
+
+/// Pretends that the kernel's Landlock is older than it is.
+const LANDLOCK: &str = "SJAIL_LANDLOCK_ABI";
+
+/// A wall that is not there is no reason to go on, but a reason to say so.
+fn b21_a_kernel_without_landlock_is_refused(scene: &Scene) -> Verdict {
+    let run = |flags: &[&str]| {
+        let words = flags.iter().chain(&["--", "touch", "ran"]);
+        scene.run(words).env(LANDLOCK, "0").output()
+    };
+    run(&[])?.exits(125)?.stderr_has("no Landlock")?;
+    ensure(!scene.workspace().join("ran").exists(), || "it ran")?;
+    let aloud = run(&["--allow-degraded"])?;
+    aloud.exits(0)?.stderr_has("Landlock is not enforced")?;
+    ensure(scene.workspace().join("ran").exists(), || "it did not run")
+}
+
+/// Whatever the kernel has: all of it is in force, and the result names the version.
+fn b21_every_landlock_is_enforced_in_full(scene: &Scene) -> Verdict {
+    let claimed = |call: sjail_tests::Call| -> Verdict<(u32, serde_json::Value)> {
+        let result = call.output()?.succeeds()?.json()?;
+        let isolation = result["isolation"].clone();
+        let layers = isolation["layers"].as_array().cloned().unwrap_or_default();
+        let version = layers
+            .iter()
+            .filter_map(|layer| layer.as_str()?.strip_prefix("Landlock ABI ")?.parse().ok())
+            .next();
+        match version {
+            Some(version) => Ok((version, isolation["degraded"].clone())),
+            None => Err(sjail_tests::Stop::failed(isolation.to_string())),
+        }
+    };
+    let words = ["--json", "--quiet", "--", "true"];
+    let (kernel, _) = claimed(scene.run(words))?;
+    for version in 1..=9_u32 {
+        let run = scene.run(words).env(LANDLOCK, version.to_string());
+        let (used, degraded) = claimed(run)?;
+        ensure(used == version.min(kernel), || {
+            format!("{version} of {kernel}: {used}")
+        })?;
+        ensure(degraded == serde_json::json!([]), || degraded.to_string())?;
+    }
+    Ok(())
 }
 
 /// On a file system that folds case these are the protected names themselves.

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use sjail_tests::attack::{HELD, OUT};
 use sjail_tests::wait;
 use sjail_tests::{Scene, Stop, Test, Verdict, ensure};
@@ -167,7 +168,64 @@ pub fn tests() -> Vec<Test> {
             replaced(scene, ".git/config", by_git_config)
         }),
     ]);
+    tests.extend(HOLDS.iter().map(|&how| {
+        let name = format!("b40a_a_replaced_file_is_kept_by_{how}");
+        Test::new(&name, move |scene| kept_hold_of(scene, how)).timeout(300)
+    }));
     tests
+}
+
+/// Where a process can keep a file that it got hold of: see the attempt.
+const HOLDS: &[&str] = &[
+    "handle",
+    "undumpable",
+    "leaderless",
+    "mapping",
+    "flight",
+    "forks",
+    "woken",
+];
+
+/// The jail gets hold of a protected file that the host has just replaced. The moment for
+/// that is made as long as it takes: sjail sleeps meanwhile.
+fn kept_hold_of(scene: &Scene, how: &'static str) -> Verdict {
+    git(scene)?;
+    let attacker = scene.attacker()?;
+    let workspace = scene.workspace();
+    let file = workspace.join(".git/config");
+    let words = ["keep-hold", ".git/config", how];
+    let mut running = scene.run(["--"]).args([&attacker]).args(words).start()?;
+    running.wait_for_file(workspace.join("ready"))?;
+    running.signal(Signal::SIGSTOP)?;
+    by_rename(scene, &file, 1)?;
+    let before = fs::read(&file)?;
+    running.wait_for_file(workspace.join("got"))?;
+    running.signal(Signal::SIGCONT)?;
+    // A new protected name goes to quarantine in the same look, or a later one: when the
+    // second is gone, the look that followed the host's change is over.
+    for _ in 0..2 {
+        let marker = workspace.join(".mcp.json");
+        fs::write(&marker, "{}")?;
+        wait::until_within(Duration::from_secs(100), "sjail looks", || {
+            (running.ended() || !marker.exists()).then_some(())
+        })?;
+        let _ = fs::remove_file(&marker);
+    }
+    scene.file("go", "")?;
+    let output = running.finish()?;
+    unchanged(&file, &before)?;
+    output
+        .exits(125)?
+        .stderr_has("was replaced on the host during the run, and")?;
+    // Without the jail it is written.
+    for name in ["ready", "got", "result"] {
+        let _ = fs::remove_file(workspace.join(name));
+    }
+    let output = scene.host(&attacker).args(words).output()?;
+    let now = fs::read_to_string(&file)?;
+    ensure(now.contains("the jail was here"), || {
+        format!("the check is hollow: {now:?}, {output}")
+    })
 }
 
 /// Keys of git's configuration that name programs, set by git itself.
