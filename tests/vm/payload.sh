@@ -12,7 +12,8 @@ if [ -e readme ] && [ "${VM_BOOT:-1}" = 1 ]; then
         chown -R $user: /home/$user/sjail
     done
     echo 'alice ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/alice
-    ./readme || touch /out/readme-failed
+    # shellcheck disable=SC2046 # a word, or none
+    ./readme $([ ! -e short ] || echo --short) || touch /out/readme-failed
     rm /etc/sudoers.d/alice
 fi
 [ ! -e /out/readme-failed ] || status=1
