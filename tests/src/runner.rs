@@ -119,7 +119,9 @@ fn run_all(tests: &[&Test], asked: &Asked, attacker: &str) -> io::Result<ExitCod
     let ground = tempfile::Builder::new().prefix("sjail-tests.").tempdir()?;
     fs::set_permissions(ground.path(), fs::Permissions::from_mode(0o755))?;
     let binaries = Binaries::gather(&ground.path().join("bin"), attacker)?;
-    if tests.iter().any(|test| test.name.starts_with("work::")) {
+    let needs_rust =
+        |test: &&Test| test.name.starts_with("work::") || test.name == "network::cargo";
+    if tests.iter().any(needs_rust) {
         crate::toolchain::share(&ground.path().join("rust"))?;
         crate::binaries::copy_source(&ground.path().join("source"))?;
     }

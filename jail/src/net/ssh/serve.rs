@@ -80,7 +80,11 @@ impl Agent {
     /// Serves until the supervisor ends it, then hands in the ledger.
     pub fn run(mut self) -> nix::Result<()> {
         loop {
-            let (word, accept, ready) = self.wait()?;
+            let News {
+                word,
+                accept,
+                ready,
+            } = self.wait()?;
             if word && self.word()? {
                 break;
             }
@@ -98,7 +102,7 @@ impl Agent {
     }
 
     /// Waits for news: of the supervisor, of somebody new, of connections inside and outside.
-    fn wait(&self) -> nix::Result<(bool, bool, Vec<(u64, bool, bool)>)> {
+    fn wait(&self) -> nix::Result<News> {
         let mut list = vec![PollFd::new(self.channel.as_fd(), PollFlags::POLLIN)];
         let mut owners = Vec::new();
         if self.clients.len() < MOST {
@@ -119,7 +123,7 @@ impl Agent {
             }
         }
         match poll(&mut list, PollTimeout::NONE) {
-            Err(Errno::EINTR) => return Ok((false, false, Vec::new())),
+            Err(Errno::EINTR) => return Ok(News::default()),
             done => done?,
         };
         let news = |fd: &PollFd<'_>| fd.any().unwrap_or(false);
@@ -135,7 +139,11 @@ impl Agent {
                 None => ready.push((number, is_inside, !is_inside)),
             }
         }
-        Ok((word, accept, ready))
+        Ok(News {
+            word,
+            accept,
+            ready,
+        })
     }
 
     /// The supervisor speaks; whether that is the end.
@@ -319,4 +327,15 @@ impl Side {
             Err(_) => Fate::Ends,
         }
     }
+}
+
+/// What has happened while nobody looked.
+#[derive(Debug, Default)]
+struct News {
+    /// The supervisor has said something, or is gone.
+    word: bool,
+    /// Somebody new has come.
+    accept: bool,
+    /// Connections by number: news inside, news outside.
+    ready: Vec<(u64, bool, bool)>,
 }
