@@ -256,16 +256,16 @@ fn every_language_is_shut_in(scene: &Scene) -> Verdict {
     let victim = scene.home_file("victim", "whole")?;
     let victim = victim.display();
     let bash = format!(
-        "(exec 3<>/dev/tcp/127.0.0.1/{port}) && echo REACHED; echo hit > {victim}; cat {victim} && echo REACHED; true"
+        "(exec 3<>/dev/tcp/127.0.0.1/{port}) && echo REACHED; cat {victim} && echo REACHED; echo hit > {victim}; true"
     );
     let python = format!(
         "import socket, urllib.request\n\
          def tried(act):\n    try:\n        act()\n        print('REACHED')\n    except Exception as error:\n        print(type(error).__name__)\n\
          tried(lambda: socket.create_connection(('127.0.0.1', {port}), 5))\n\
          tried(lambda: urllib.request.urlopen('http://192.0.2.1/', timeout=5))\n\
-         tried(lambda: open('{victim}', 'w').write('hit'))\n\
          tried(lambda: open('{victim}').read())\n\
-         tried(lambda: open('/usr/made', 'w'))\n"
+         tried(lambda: open('/usr/made', 'w'))\n\
+         try:\n    open('{victim}', 'w').write('hit')\nexcept OSError:\n    pass\n"
     );
     let javascript = format!(
         "const tried = [() => require('net').connect({port}), () => require('fs').readFileSync('{victim}'), \
@@ -287,9 +287,13 @@ fn every_language_is_shut_in(scene: &Scene) -> Verdict {
         std::fs::read_to_string(scene.home().join("victim"))?,
         "whole"
     );
-    // The control: on the host the same text reaches both.
+    // The control: on the host the same text reaches both, and changes the file.
     let control = scene.host("bash").args(["-c", &bash]).output()?;
     assert_eq!(control.stdout.matches("REACHED").count(), 2, "{control}");
+    assert_eq!(
+        std::fs::read_to_string(scene.home().join("victim"))?,
+        "hit\n"
+    );
     Ok(())
 }
 
