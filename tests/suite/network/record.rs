@@ -190,7 +190,7 @@ fn the_relay_can_do_nothing_else(scene: &Scene) -> Verdict {
         }
     }
     // What nobody may look into belongs to nobody.
-    let owner = std::fs::metadata(format!("/proc/{relay}"))?.uid();
+    let owner = std::fs::metadata(format!("/proc/{relay}/environ"))?.uid();
     if scene.identity() == Identity::User && owner == nix::unistd::getuid().as_raw() {
         return Err(Stop::failed("the relay can be looked into"));
     }
