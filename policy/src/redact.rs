@@ -25,7 +25,7 @@ const SECRET_NAMES: [&str; 12] = [
 
 /// Beginnings of tokens that are secret wherever they stand, as their issuers
 /// document them, with the least length of what follows.
-const TOKEN_PREFIXES: [(&str, usize); 16] = [
+const TOKEN_PREFIXES: [(&str, usize); 18] = [
     ("ghp_", 30),
     ("gho_", 30),
     ("ghs_", 30),
@@ -37,6 +37,8 @@ const TOKEN_PREFIXES: [(&str, usize); 16] = [
     ("xoxp-", 20),
     ("AKIA", 16),
     ("ASIA", 16),
+    ("ABIA", 16),
+    ("ACCA", 16),
     ("AIza", 30),
     ("npm_", 30),
     ("pypi-", 30),
@@ -133,6 +135,17 @@ fn token(text: &[u8]) -> Option<(&'static str, usize)> {
         .position(|byte| !is_token_byte(*byte))
         .unwrap_or(text.len());
     (length >= prefix.len() + least).then_some((*prefix, length))
+}
+
+/// Whether a text holds a token that belongs to an account of somebody's. Those that local
+/// services and tests make by the dozen do not count.
+pub(crate) fn holds_token(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let begins = |at: usize| at == 0 || !is_token_byte(bytes[at - 1]);
+    (0..bytes.len())
+        .filter(|&at| begins(at))
+        .filter_map(|at| token(&bytes[at..]))
+        .any(|(prefix, _)| !matches!(prefix, "sk-" | "eyJhbGciOi"))
 }
 
 fn is_token_byte(byte: u8) -> bool {

@@ -14,11 +14,7 @@ use crate::risk::Risk;
 pub(crate) fn rm(act: &mut Act<'_, '_>) -> Flow {
     describe_base(act);
     describe_flags(act);
-    let always = matches!(act.draft.program.name.as_str(), "rimraf" | "del-cli")
-        || act
-            .sub
-            .iter()
-            .any(|word| word.ends_with("remove_directory"));
+    let always = matches!(act.draft.program.name.as_str(), "rimraf" | "del-cli");
     let recursive = always || act.reading.modifiers.has(Modifiers::RECURSIVE);
     let touch = if recursive {
         Touch::DeleteTree

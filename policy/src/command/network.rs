@@ -11,6 +11,7 @@ use crate::classify::judge::Mark;
 use crate::classify::place;
 use crate::classify::state::Cwd;
 use crate::effect::{Action, Place};
+use crate::redact::holds_token;
 use crate::risk::Risk;
 
 /// zsh's `ztcp host port`: the connection's descriptor is in a variable from then on.
@@ -25,6 +26,11 @@ pub(crate) fn ztcp(act: &mut Act<'_, '_>) -> Flow {
 pub(crate) fn curl(act: &mut Act<'_, '_>) -> Flow {
     describe_base(act);
     describe_flags(act);
+    if let Some(word) = act.args.iter().find(|word| holds_token(&word.text)) {
+        let (says, span) = ("Writes a secret on the command line", word.span);
+        act.draft
+            .effect(Action::Publishes, Risk::Dangerous, says, span);
+    }
     let mut addresses: Vec<Given> = act.positionals().cloned().collect();
     let mut method = act
         .reading

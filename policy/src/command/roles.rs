@@ -11,6 +11,7 @@ use crate::classify::harm::Touch;
 use crate::classify::judge::{Call, Judge};
 use crate::classify::state::{Cwd, State};
 use crate::effect::Action;
+use crate::redact::holds_token;
 use crate::risk::Risk;
 
 impl Act<'_, '_> {
@@ -193,7 +194,10 @@ pub(crate) fn environment(
         }
         _ => draft.kind(
             knowledge::Kind::Runs,
-            variable.risk,
+            match holds_token(&value.text) {
+                true => variable.risk.max(Risk::Dangerous),
+                false => variable.risk,
+            },
             variable.says.get(),
             given.span,
         ),

@@ -190,9 +190,18 @@ fn carries(judge: &mut Judge<'_>, state: &mut State, call: &Call, draft: &mut Dr
     let texts = args.iter().filter(|word| word.exact && carries_text(word));
     for word in texts.take(MAX_LOOKS) {
         let inner = call.with_args(Vec::new(), base(&call.args[0].text));
+        // `--exec='cmd'`: the option's value.
+        let text = match word
+            .text
+            .strip_prefix('-')
+            .and_then(|flag| flag.split_once('='))
+        {
+            Some((_, value)) => value,
+            None => word.text.as_str(),
+        };
         let risk = judge.aside(|judge| {
             let mut fresh = State::new(state.cwd.clone());
-            judge.text(&word.text, &mut fresh, &inner, word.span);
+            judge.text(text, &mut fresh, &inner, word.span);
         });
         // Prose that mentions a command is common; a whole reverse shell is not.
         if risk == Risk::Critical && risk > worst {
