@@ -19,6 +19,7 @@ use crate::shell;
 const MAX_TEXTS: usize = 16;
 /// More commands than this are not judged one by one.
 const MAX_COMMANDS: usize = 1_000;
+const TOO_MANY: &str = "Too many commands to judge";
 /// More reasons than this why something cannot be known are not kept.
 const MAX_OPAQUE: usize = 64;
 
@@ -44,6 +45,8 @@ pub(crate) struct Judge<'c> {
     /// Inside text that is an argument: where that argument stands.
     frame: Option<Span>,
     texts: usize,
+    /// How many judgements deep that do not enter the answer.
+    asides: usize,
     count: usize,
     /// The commands that are being judged, innermost last.
     open: Vec<usize>,
@@ -74,6 +77,7 @@ impl<'c> Judge<'c> {
             unfinished: false,
             frame: None,
             texts: 0,
+            asides: 0,
             count: 0,
             open: Vec::new(),
             marks: Vec::new(),
@@ -81,7 +85,12 @@ impl<'c> Judge<'c> {
     }
 
     /// The answer, once everything was judged.
-    pub(crate) fn finish(self) -> Classification {
+    pub(crate) fn finish(mut self) -> Classification {
+        let said = |opaque: &Opaque| opaque.why == TOO_MANY;
+        if self.exhausted() && !self.opaque.iter().any(said) {
+            // Wherever the limit was reached, what follows was not looked at.
+            self.opaque(TOO_MANY, Span::default());
+        }
         let risk = self
             .commands
             .iter()
@@ -188,7 +197,7 @@ impl<'c> Judge<'c> {
     pub(crate) fn invoke(&mut self, state: &mut State, call: &Call) -> Flow {
         self.count += 1;
         if self.exhausted() {
-            self.opaque("Too many commands to judge", call.span);
+            self.opaque(TOO_MANY, call.span);
             return Flow::of(Sources::UNKNOWN);
         }
         let Some(name) = call.args.first() else {
@@ -312,10 +321,20 @@ impl<'c> Judge<'c> {
         risk.unwrap_or(Risk::Safe)
     }
 
+    /// Whether what is judged now does not enter the answer.
+    pub(crate) fn is_aside(&self) -> bool {
+        self.asides > 0
+    }
+
     /// Judges something without adding it to the answer; only its risk comes back.
     pub(crate) fn aside(&mut self, run: impl FnOnce(&mut Self)) -> Risk {
         let (commands, opaque, marks) = (self.commands.len(), self.opaque.len(), self.marks.len());
+        let count = self.count;
+        self.asides += 1;
         run(self);
+        self.asides -= 1;
+        // They cost time, but are not what the line says.
+        self.count = count + (self.count - count).div_ceil(4);
         let risk = self.risk_since(commands);
         self.commands.truncate(commands);
         self.opaque.truncate(opaque);

@@ -45,7 +45,11 @@ pub(crate) fn carrier(act: &mut Act<'_, '_>) -> Flow {
 pub(crate) fn undescribed(act: &mut Act<'_, '_>) {
     // Their arguments are prose more often than not.
     let talks = ["git", "gh", "glab", "hub", "hg", "svn", "jj"];
-    if act.draft.risk() < Risk::Normal || talks.contains(&act.draft.program.name.as_str()) {
+    // One look is enough: inside of it, words that are programs would be looked at again and again.
+    if act.judge.is_aside()
+        || act.draft.risk() < Risk::Normal
+        || talks.contains(&act.draft.program.name.as_str())
+    {
         return;
     }
     let words: Vec<Given> = act
