@@ -795,3 +795,20 @@ fn too_much_of_anything_is_asked_about() {
         ],
     );
 }
+
+#[test]
+fn a_line_too_long_to_judge_is_never_harmless() {
+    for filler in [
+        "ls; ",
+        "foo npm npm npm npm npm npm; ",
+        "npm npm npm npm npm npm; ",
+        "foo 'ls -l'; ",
+        "python3 -c 'import os; os.system(\"ls\")'; ",
+        "((rm)); ",
+    ] {
+        let many = 60 * 1024 / filler.len();
+        let line = format!("{}rm -rf /", filler.repeat(many));
+        let answer = judged(&line);
+        assert!(answer.risk >= Risk::Dangerous, "{filler}: {}", answer.risk);
+    }
+}
