@@ -21,10 +21,10 @@ use sjail_policy::git_config::Document;
 use sjail_policy::git_keys::{self, Place, normal};
 
 use super::finding::Finding;
+use super::inventory::Moment;
 use super::judge::{Court, is_live_hook};
 use super::quarantine;
 use super::repository::{self, small};
-use super::scan::Moment;
 
 /// The copy that one run writes to.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use nix::errno::Errno;
 
-use super::scan::{Role, Sighting};
+use super::inventory::{Role, Sighting};
 use crate::spawn::Jail;
 use crate::sys::file::{BENEATH, FileId, openat2};
 use crate::sys::mount::{self, READ_ONLY, Reach};

@@ -21,7 +21,7 @@ use nix::sys::stat::{SFlag, fstat, lstat};
 use nix::sys::statvfs::{FsFlags, fstatvfs};
 use nix::unistd::Pid;
 
-use super::scan::{Role, Sighting};
+use super::inventory::{Role, Sighting};
 use super::stillness::{Halt, Stillness};
 use crate::spawn::Jail;
 use crate::sys::directory::Kind;

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use sjail_policy::git_config::Document;
 use sjail_policy::git_keys::normal;
 
-use super::scan::Role;
+use super::inventory::Role;
 
 /// Where a `.git` file leads.
 #[derive(Debug, PartialEq, Eq)]

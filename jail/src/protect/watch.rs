@@ -15,7 +15,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
-use super::scan::Watched;
+use super::inventory::Watched;
 use crate::sys::directory;
 
 /// How often folders are looked at where the kernel cannot tell.
