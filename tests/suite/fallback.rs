@@ -280,7 +280,8 @@ fn protected_names_stay_closed(scene: &Scene) -> Verdict {
     }
     ensure(fs::read(&config)? == before, "the configuration changed")?;
     let work = "cat .git/config > /dev/null && echo new > beside && echo new > src/new && mv src/new src/newer && echo o > .git/objects/o";
-    let run = bare(scene, ["--", "sh", "-c", work]).output()?;
+    scene.file("line", work)?;
+    let run = bare(scene, ["--", "sh", "line"]).output()?;
     run.succeeds()?
         .stderr_has("no name can be made, removed or renamed")?;
     ensure(scene.read("beside")? == "new\n", "beside was not written")?;
@@ -289,7 +290,8 @@ fn protected_names_stay_closed(scene: &Scene) -> Verdict {
 
 fn a_protected_name_that_appears_is_taken_away(scene: &Scene) -> Verdict {
     let line = "echo touch evil > .envrc; mkdir .vscode; echo done";
-    let run = bare(scene, ["--", "sh", "-c", line]).output()?;
+    scene.file("line", line)?;
+    let run = bare(scene, ["--", "sh", "line"]).output()?;
     run.succeeds()?.stdout_is("done\n")?.stderr_has(".envrc")?;
     ensure(!scene.workspace().join(".envrc").exists(), ".envrc stayed")?;
     ensure(

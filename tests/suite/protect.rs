@@ -48,6 +48,13 @@ pub fn suite() -> Vec<Test> {
     all
 }
 
+/// A line as a script of the project. Typed at the command line, a write to a protected
+/// name is asked about; what is tried here is whether the jail holds it.
+fn line(scene: &Scene, text: &str) -> Verdict<[String; 2]> {
+    scene.script("try-it", &format!("#!/bin/sh\n{text}\n"))?;
+    Ok(["--".to_owned(), "./try-it".to_owned()])
+}
+
 fn git(scene: &Scene, folder: &Path, line: &str) -> Verdict<Output> {
     let words = line.split(' ').filter(|word| !word.is_empty());
     let output = scene
@@ -318,7 +325,7 @@ fn new_repositories_are_judged(scene: &Scene) -> Verdict {
             "git init -q --bare third.git; git -C third.git config core.fsmonitor evil; echo x >third.git/hooks/pre-commit",
         ),
     ] {
-        let output = scene.run(["--", "sh", "-c", script]).output()?;
+        let output = scene.run(line(scene, script)?).output()?;
         output.exits(0)?;
         let top = scene.workspace().join(name);
         let git_dir = if name.ends_with(".git") {
@@ -348,7 +355,7 @@ fn planted_names_go_to_quarantine_and_come_back(scene: &Scene) -> Verdict {
     repository(scene)?;
     let script = "mkdir .vscode 2>/dev/null; echo x >.envrc; echo ../x >.git/commondir; \
         for n in 1 2 3 4 5 6 7 8 9 10; do [ -e .envrc ] || break; sleep 0.2; done; [ ! -e .envrc ] && echo gone";
-    let output = scene.run(["--", "sh", "-c", script]).output()?;
+    let output = scene.run(line(scene, script)?).output()?;
     output.exits(0)?.stdout_is("gone\n")?;
     for name in [".vscode", ".envrc", ".git/commondir"] {
         ensure(
@@ -376,7 +383,8 @@ fn planted_names_go_to_quarantine_and_come_back(scene: &Scene) -> Verdict {
     ensure(scene.read(".envrc")? == "x\n", "not put back")?;
     // And in the result object.
     let json = scene
-        .run(["--json", "--", "sh", "-c", "echo x >.mcp.json; exit 0"])
+        .run(["--json"])
+        .args(line(scene, "echo x >.mcp.json")?)
         .output()?;
     ensure(
         json.stdout.contains("\"auto_exec\":[{") && json.stdout.contains(".mcp.json"),
@@ -387,7 +395,7 @@ fn planted_names_go_to_quarantine_and_come_back(scene: &Scene) -> Verdict {
 fn a_planted_link_takes_nothing_with_it(scene: &Scene) -> Verdict {
     repository(scene)?;
     scene
-        .run(["--", "ln", "-s", "file", ".envrc"])
+        .run(line(scene, "ln -s file .envrc")?)
         .output()?
         .exits(0)?;
     ensure(
@@ -402,7 +410,8 @@ fn parents_cannot_be_moved_away(scene: &Scene) -> Verdict {
     fs::create_dir_all(scene.workspace().join("deep/er"))?;
     git(scene, &scene.workspace().join("deep/er"), "init -q .")?;
     for path in [".git", "deep", "deep/er", "deep/er/.git", ".git/hooks"] {
-        let output = scene.run(["--", "mv", path, "elsewhere"]).output()?;
+        let script = format!("mv {path} elsewhere");
+        let output = scene.run(line(scene, &script)?).output()?;
         ensure(output.code() != Some(0), format!("{path} was moved"))?;
     }
     ensure(
@@ -423,7 +432,7 @@ fn links_that_were_there_are_held_with_their_targets(scene: &Scene) -> Verdict {
         "echo x >dot/tasks.json",
         "mv dot other",
     ] {
-        let output = scene.run(["--", "sh", "-c", script]).output()?;
+        let output = scene.run(line(scene, script)?).output()?;
         ensure(output.code() != Some(0), format!("{script} worked"))?;
     }
     scene
@@ -454,7 +463,7 @@ fn a_configured_hooks_folder_is_closed(scene: &Scene) -> Verdict {
         "echo x >tools/shared.conf",
         "mv tools other",
     ] {
-        let output = scene.run(["--", "sh", "-c", script]).output()?;
+        let output = scene.run(line(scene, script)?).output()?;
         ensure(output.code() != Some(0), format!("{script} worked"))?;
     }
     Ok(())
@@ -492,8 +501,10 @@ fn working_trees_share_their_repository(scene: &Scene) -> Verdict {
         "worktrees/other/HEAD",
         "worktrees/tree/commondir",
     ] {
-        let script = format!("echo x >{}", common.join(path).display());
-        let output = scene.run(["--", "sh", "-c", &script]).cwd(&tree).output()?;
+        let script = format!("#!/bin/sh\necho x >{}\n", common.join(path).display());
+        fs::write(tree.join("try-it"), script)?;
+        let words = ["--", "sh", "try-it"];
+        let output = scene.run(words).cwd(&tree).output()?;
         ensure(output.code() != Some(0), format!("{path} was written"))?;
     }
     let output = scene
@@ -545,7 +556,7 @@ fn submodules_work_inside_and_alone(scene: &Scene) -> Verdict {
         "no work tree",
     )?;
     let script = "set -e; cd part; git commit -q --allow-empty -m x; ! echo x >../.git/modules/part/config; ! echo x >.git";
-    scene.run(["--", "sh", "-c", script]).output()?.exits(0)?;
+    scene.run(line(scene, script)?).output()?.exits(0)?;
     let alone = scene
         .run(["--", "git", "log", "--oneline"])
         .cwd(scene.workspace().join("part"))
@@ -559,12 +570,10 @@ fn a_killed_run_is_cleared_by_the_next(scene: &Scene) -> Verdict {
     repository(scene)?;
     // Stopped, sjail cannot look; then killed, it cannot clear.
     let mut run = scene
-        .run([
-            "--",
-            "sh",
-            "-c",
+        .run(line(
+            scene,
             "echo ready; read x; echo evil >.envrc; echo done; sleep 100",
-        ])
+        )?)
         .start()?;
     let mut stdin = run.stdin();
     ensure(run.line()? == "ready\n", "not ready")?;
@@ -609,7 +618,7 @@ fn the_host_edits_while_the_jail_tries(scene: &Scene) -> Verdict {
     let work = scene.workspace();
     let script = "echo ready; while [ ! -e stop ]; do \
         for f in .git/config .envrc .git/hooks/pre-commit; do (printf '[core]\\n\\tfsmonitor = EVIL\\n' >>$f) 2>/dev/null; done; done; true";
-    let mut run = scene.run(["--", "sh", "-c", script]).start()?;
+    let mut run = scene.run(line(scene, script)?).start()?;
     ensure(run.line()? == "ready\n", "not ready")?;
     for round in 0..5 {
         let settle = || std::thread::sleep(Duration::from_millis(150));
@@ -663,7 +672,8 @@ fn whoever_holds_a_replaced_file_is_ended(scene: &Scene) -> Verdict {
         else: sys.exit(3)\n\
         time.sleep(5)\n\
         with open(f'/proc/self/fd/{f}', 'a') as g: g.write('[core]\\n\\tfsmonitor = EVIL\\n')\n";
-    let mut run = scene.run(["--", "python3", "-c", script]).start()?;
+    scene.file("hold.py", script)?;
+    let mut run = scene.run(["--", "python3", "hold.py"]).start()?;
     ensure(run.line()? == "ready\n", "not ready")?;
     for round in 0..40 {
         if run.ended() {

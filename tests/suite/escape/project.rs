@@ -71,7 +71,8 @@ fn b21_every_landlock_is_enforced_in_full(scene: &Scene) -> Verdict {
 /// On a file system that folds case these are the protected names themselves.
 fn b27_protected_names_in_other_letters(scene: &Scene) -> Verdict {
     let plant = "mkdir .cLauDe; echo x > .cLauDe/settings.json; echo x > .EnvRC; echo x > plain";
-    scene.run(["--", "sh", "-c", plant]).output()?.succeeds()?;
+    scene.script("plant", &format!("#!/bin/sh\n{plant}\n"))?;
+    scene.run(["--", "./plant"]).output()?.succeeds()?;
     let there = |name: &str| scene.workspace().join(name).exists();
     ensure(!there(".cLauDe"), || ".cLauDe stayed")?;
     ensure(!there(".EnvRC"), || ".EnvRC stayed")?;
@@ -87,8 +88,9 @@ fn b32_what_runs_later_is_named(scene: &Scene) -> Verdict {
         ".cargo/config.toml",
     ];
     let write = "mkdir .cargo; for f in package.json Makefile conftest.py .cargo/config.toml other; do echo > $f; done";
+    scene.script("plant", &format!("#!/bin/sh\n{write}\n"))?;
     let result = scene
-        .run(["--json", "--quiet", "--", "sh", "-c", write])
+        .run(["--json", "--quiet", "--", "./plant"])
         .output()?
         .succeeds()?
         .json()?;
