@@ -805,10 +805,24 @@ fn a_line_too_long_to_judge_is_never_harmless() {
         "foo 'ls -l'; ",
         "python3 -c 'import os; os.system(\"ls\")'; ",
         "((rm)); ",
+        "((     )); ",
     ] {
         let many = 60 * 1024 / filler.len();
         let line = format!("{}rm -rf /", filler.repeat(many));
         let answer = judged(&line);
         assert!(answer.risk >= Risk::Dangerous, "{filler}: {}", answer.risk);
     }
+}
+
+#[test]
+fn padding_does_not_hide_what_another_shell_runs() {
+    let blanks = " ".repeat(5000);
+    let words = "a || ".repeat(500);
+    at_least(
+        Risk::Dangerous,
+        &[
+            &format!("((rm -rf x{blanks}))"),
+            &format!("[[ {words} reboot ]]"),
+        ],
+    );
 }

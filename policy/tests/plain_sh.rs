@@ -30,6 +30,7 @@ const LINES: &[(&str, bool)] = &[
     ("[[ -n x ]] || reboot", true),
     ("[[ a =~ x|reboot ]]", true),
     ("if [[ x || halt ]]; then ls; fi", true),
+    ("[[\nreboot\n]]", true),
     ("echo $'\\' ; rm -rf x #'", true),
     ("echo $'it\\'s'; reboot", false),
     ("echo 'ls\\nreboot' | sh", true),

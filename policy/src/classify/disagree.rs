@@ -14,6 +14,8 @@ use crate::shell::{Word, walk};
 
 /// Longer expressions are not read a second time.
 const MAX_TEXT: usize = 4096;
+const MAX_WORDS: usize = 256;
+const TOO_LONG: &str = "Too long to read as another shell does";
 
 impl Judge<'_> {
     /// `((rm -rf x))`: arithmetic in bash, two subshells elsewhere.
@@ -34,24 +36,38 @@ impl Judge<'_> {
             let text = word.plain().unwrap_or_default();
             matches!(text, b"&&" | b"||" | b"<" | b">") || text.contains(&b'|')
         };
-        if !test.words.iter().any(cuts) {
+        let broken = !test.breaks.is_empty();
+        if !broken && !test.words.iter().any(cuts) {
             return;
         }
         let plain = |word: &Word| matches!(word.plain(), Some(b"||" | b"<" | b">"));
-        if test.words.iter().any(plain) {
+        if broken || test.words.iter().any(plain) {
             // At least an unknown program, or a file that is written.
             self.runs_elsewhere(Risk::Normal, "", call.span);
         }
-        let words: Vec<String> = test.words.iter().map(|word| text_of(&word.parts)).collect();
-        // A word there, not a keyword.
-        self.elsewhere(&format!("'[[' {} ]]", words.join(" ")), state, call);
+        if test.words.len() > MAX_WORDS {
+            self.opaque(TOO_LONG, call.span);
+            return;
+        }
+        // A word there, not a keyword, and its line ends where a line ends.
+        let mut text = String::from("'[['");
+        for (number, word) in test.words.iter().enumerate() {
+            let begins = test.breaks.contains(&number);
+            text.push(if begins { '\n' } else { ' ' });
+            text.push_str(&text_of(&word.parts));
+        }
+        self.elsewhere(&text, state, call);
     }
 
     fn elsewhere(&mut self, text: &str, state: &mut State, call: &Call) {
-        if text.len() > MAX_TEXT || self.nested_deeply() || !names_a_program(text) {
+        if !names_a_program(text) {
             return;
         }
         let span = call.span;
+        if text.len() > MAX_TEXT || self.nested_deeply() {
+            self.opaque(TOO_LONG, span);
+            return;
+        }
         let call = Call {
             redirects: Vec::new(),
             ..call.clone()

@@ -317,6 +317,8 @@ pub struct Test {
     /// Operands and operators in order; `(`, `)`, `&&`, `||`, `!`, `<`, `>` and such are
     /// words of one plain part.
     pub words: Vec<Word>,
+    /// The words that begin a line of their own, by number.
+    pub breaks: Vec<usize>,
 }
 
 /// A redirection.

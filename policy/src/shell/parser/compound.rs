@@ -319,9 +319,14 @@ impl Parser<'_> {
 
     fn test_command(&mut self) -> CommandKind {
         self.eat_word(b"[[");
-        let mut words: Vec<Word> = Vec::new();
+        let (mut words, mut breaks): (Vec<Word>, Vec<usize>) = Default::default();
         loop {
+            let before = self.pos;
             self.skip_newlines();
+            let blank = self.source.get(before..self.pos).unwrap_or_default();
+            if blank.contains(&b'\n') {
+                breaks.push(words.len());
+            }
             if self.eat_word(b"]]") {
                 break;
             }
@@ -351,6 +356,6 @@ impl Parser<'_> {
             }
             words.push(word);
         }
-        CommandKind::Test(Test { words })
+        CommandKind::Test(Test { words, breaks })
     }
 }
