@@ -157,7 +157,7 @@ fn counts(mut stream: TcpStream) {
 fn a_hello_in_pieces(scene: &Scene) -> Verdict {
     let town = town(scene)?;
     town.server(443, counts)?;
-    let script = "import socket, ssl, struct\n\
+    let script = "import errno, socket, ssl, struct\n\
         def hello(name):\n\
         \x20   coming, going = ssl.MemoryBIO(), ssl.MemoryBIO()\n\
         \x20   context = ssl.create_default_context()\n\
@@ -177,7 +177,9 @@ fn a_hello_in_pieces(scene: &Scene) -> Verdict {
         \x20       for byte in words: s.sendall(bytes([byte]))\n\
         \x20       s.shutdown(socket.SHUT_WR)\n\
         \x20       return s.makefile().read() or 'end'\n\
-        \x20   except ConnectionError: return 'reset'\n\
+        \x20   except OSError as error:\n\
+        \x20       if error.errno in (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN): return 'reset'\n\
+        \x20       raise\n\
         for name in ('www.test', 'WWW.Test', 'evil.test', 'www.test.evil.test'):\n\
         \x20   for words in (hello(name), records(hello(name), 20), records(hello(name), 1)):\n\
         \x20       print(name, len(words), send(words))\n\
