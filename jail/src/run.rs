@@ -278,6 +278,9 @@ fn jailed(
         None => None,
     };
     let began = Began::now();
+    if !plan.network.ssh_agent.is_empty() && plan.network.mode != NetworkMode::Filtered {
+        report.note("no ssh agent is lent: it goes with a filtered network (--allow-host NAME:22)");
+    }
     let mut guards = Guards {
         protection,
         closed,
