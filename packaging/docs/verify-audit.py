@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Recomputes the chain of an sjail audit log: python3 verify-audit.py audit.db
+"""Recomputes the chain of an sjail audit log: python3 verify-audit.py audit.db [HEADS…]
 
-Shares no code with sjail. The signatures of checkpoints need an Ed25519 library; that each
-names a record of the chain is checked here.
+HEADS are files with lines `sjail-head-1 SEQ HASH …`, from the journal or another machine; without
+any, audit.head beside the log. Shares no code with sjail. The signatures of checkpoints and heads
+need an Ed25519 library; that each names a record of the chain is checked here.
 """
 import hashlib
+import os
+import re
 import sqlite3
 import sys
 
@@ -14,7 +17,10 @@ FIELDS = (
 ).split()
 
 
-def main(path):
+def main(path, *files):
+    # Before the log: that may grow meanwhile.
+    files = files or (os.path.join(os.path.dirname(path), "audit.head"),)
+    heads = [head for file in files for head in re.findall(r"sjail-head-1 (\d+) ([0-9a-f]{64})", open(file).read())]
     log = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     pruned = log.execute("select through, hash from pruned order by through desc limit 1").fetchone()
     last, prev = (pruned[0], pruned[1]) if pruned else (None, bytes(32))
@@ -38,17 +44,18 @@ def main(path):
         last, prev = seq, claimed
         hashes[seq] = claimed
     signed = 0
-    for seq, digest in log.execute("select seq, hash from checkpoint"):
+    heads = [(int(seq), bytes.fromhex(digest)) for seq, digest in heads]
+    for seq, digest in [*log.execute("select seq, hash from checkpoint"), *heads]:
         if seq in hashes and hashes[seq] != digest:
-            return f"the checkpoint at {seq} was made of another log"
+            return f"the signed head at {seq} was made of another log"
         if last is None or seq > last:
-            return f"a checkpoint says that the log went to {seq}, but it ends at {last}"
+            return f"a signed head says that the log went to {seq}, but it ends at {last}"
         signed += 1
-    print(f"{len(hashes)} records, the chain holds, {signed} signed checkpoints agree with it")
+    print(f"{len(hashes)} records, the chain holds, {signed} signed heads agree with it")
     return None
 
 
 if __name__ == "__main__":
-    problem = main(sys.argv[1])
+    problem = main(*sys.argv[1:])
     if problem:
         sys.exit(f"{sys.argv[1]}: {problem}")
