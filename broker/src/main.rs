@@ -4,5 +4,6 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    sjail_policy::failure::end_process_on_panic();
     sjail_broker::cli::main()
 }

@@ -66,6 +66,7 @@ use std::process::ExitCode;
 use exit::Exit;
 
 fn main() -> ExitCode {
+    sjail_policy::failure::end_process_on_panic();
     if let Err(errno) = sys::file::reserve_standard() {
         eprintln!(
             "sjail: /dev/null cannot be opened ({errno}); is this a container without devices?"

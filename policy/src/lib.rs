@@ -15,6 +15,7 @@ pub mod decide;
 pub mod duration;
 pub mod effect;
 pub mod explain;
+pub mod failure;
 pub mod git_command;
 pub mod git_config;
 pub mod git_keys;

@@ -30,10 +30,14 @@ pub use verdict::{Arg, Classification, Opaque, Program, Redirect, RedirectKind, 
 
 use crate::command::knowledge;
 use crate::effect::Span;
+use crate::failure;
 use crate::risk::Risk;
 use crate::shell;
 use given::Given;
 use judge::{Call, Judge};
+
+/// Said when the classifier itself went wrong.
+const FAILED: &str = "The classifier failed";
 
 /// What a shell line does, and how risky that is.
 pub fn classify(line: &[u8], context: &Context) -> Classification {
@@ -92,18 +96,30 @@ pub fn known_for_variable(name: &str) -> Option<&'static str> {
 }
 
 /// An error of our own is never a pass: whatever panics is dangerous.
-///
-/// Where a panic ends the process (release builds abort) there is no answer at all, and no
-/// answer never lets a command run.
 fn guarded(length: usize, judge: impl FnOnce() -> Classification) -> Classification {
-    let judged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(judge));
-    judged.unwrap_or_else(|_| Classification {
+    failure::caught(judge).unwrap_or_else(|| Classification {
         risk: Risk::Dangerous,
-        reasons: vec!["The classifier failed".to_owned()],
+        reasons: vec![FAILED.to_owned()],
         commands: Vec::new(),
         opaque: vec![Opaque {
-            why: "The classifier failed".to_owned(),
+            why: FAILED.to_owned(),
             span: Span::new(0, length),
         }],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::panic)]
+
+    use super::*;
+
+    #[test]
+    fn a_failure_of_the_classifier_is_dangerous_and_says_so() {
+        let answer = guarded(9, || panic!("on purpose"));
+        assert_eq!(answer.risk, Risk::Dangerous);
+        assert_eq!(answer.reasons, [FAILED]);
+        assert_eq!(answer.opaque[0].span, Span::new(0, 9));
+        assert!(answer.is_opaque());
+    }
 }
