@@ -8,8 +8,8 @@ use sjail_policy::classify::{Classification, Context, classify, classify_argv};
 use sjail_policy::config::{CommandLine, Loaded, Run, load};
 use sjail_policy::decide::{Action, Asking, Decision, Place, decide, doubt_programs, matching};
 use sjail_policy::explain::Steps;
-use sjail_policy::need;
-use sjail_policy::plan::User;
+use sjail_policy::need::{self, Need};
+use sjail_policy::plan::{Plan, User};
 use sjail_policy::rule::Bases;
 
 use crate::caller::Account;
@@ -119,6 +119,47 @@ impl Judge {
     pub fn steps(&self, typed: &Typed, asking: Asking) -> Steps {
         let (line, decision) = self.judge(typed, &self.context, asking);
         let (policy, bases) = (&self.loaded.policy, self.bases());
+        let plan = self.plan(typed);
+        let needs = self.needs(&line, &decision, &plan);
+        let rules = matching(&line, policy, bases);
+        Steps::of(&typed.line(), line, decision, rules, needs, &plan)
+    }
+
+    /// Why a command that is to be asked about could be given to nobody.
+    pub fn refusal(
+        &self,
+        typed: &Typed,
+        line: &Classification,
+        decision: &Decision,
+    ) -> Option<String> {
+        match decision.action {
+            Action::Ask => self.needs(line, decision, &self.plan(typed)).err(),
+            Action::Execute | Action::Block => None,
+        }
+    }
+
+    /// What a command needs beyond its jail, when somebody is asked about it.
+    fn needs(
+        &self,
+        line: &Classification,
+        decision: &Decision,
+        plan: &Plan,
+    ) -> Result<Vec<Need>, String> {
+        let is_asked = decision.action == Action::Ask && decision.place == Place::Jail;
+        let around = need::Surroundings {
+            policy: &self.loaded.policy,
+            bases: self.bases(),
+            plan,
+            look: &programs::look,
+        };
+        match is_asked {
+            true => need::needs(line, &around),
+            false => Ok(Vec::new()),
+        }
+    }
+
+    /// The jail that a command would have.
+    fn plan(&self, typed: &Typed) -> Plan {
         let argv = match typed {
             Typed::Line(line) => vec![
                 "/bin/sh".into(),
@@ -128,7 +169,7 @@ impl Judge {
             ],
             Typed::Argv(argv) => argv.iter().map(|word| word.as_os_str().into()).collect(),
         };
-        let plan = policy.plan(Run {
+        self.loaded.policy.plan(Run {
             argv,
             cwd: self.context.cwd.as_str().into(),
             program: None,
@@ -138,19 +179,6 @@ impl Judge {
             env: Vec::new(),
             agent: None,
             session: None,
-        });
-        let is_asked = decision.action == Action::Ask && decision.place == Place::Jail;
-        let around = need::Surroundings {
-            policy,
-            bases,
-            plan: &plan,
-            look: &programs::look,
-        };
-        let needs = match is_asked {
-            true => need::needs(&line, &around),
-            false => Ok(Vec::new()),
-        };
-        let rules = matching(&line, policy, bases);
-        Steps::of(&typed.line(), line, decision, rules, needs, &plan)
+        })
     }
 }

@@ -34,6 +34,10 @@ pub struct Answer {
     /// What could not be known, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub opaque: Vec<String>,
+    /// Why `sjail run` would refuse it without asking anybody, where that was looked into: no
+    /// answer could give it what it needs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
 }
 
 impl Answer {
@@ -59,8 +63,17 @@ impl Answer {
                 .iter()
                 .map(|opaque| opaque.why.clone())
                 .collect(),
+            refused: None,
         }
     }
+}
+
+/// What is added to the answer for people where `sjail run` would refuse.
+pub fn human_refusal(why: &str) -> String {
+    format!(
+        "but `sjail run` would refuse it here: {}\n",
+        inert(why.as_bytes())
+    )
 }
 
 /// The answer for people: the line with the parts that matter underlined, the reasons, and

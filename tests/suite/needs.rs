@@ -152,6 +152,10 @@ fn what_only_the_host_can_do_is_refused_before_the_question(scene: &Scene) -> Ve
         desk.sjail(["run", "--no-wait", "-c", line])?
             .exits(77)?
             .stderr_has("elevated.enabled is false")?;
+        // Asked beforehand, it says the same.
+        desk.sjail(["check", line])?
+            .exits(75)?
+            .stdout_has("elevated.enabled is false")?;
     }
     scene.home_file(POLICY, "[elevated]\nenabled = true\n")?;
     for line in [

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::{Parser, ValueEnum};
 use serde::{Deserialize, Serialize};
 use sjail_policy::access::{PathDecision, decide_path};
-use sjail_policy::check::{Answer, human};
+use sjail_policy::check::{Answer, human, human_refusal};
 use sjail_policy::classify::Context;
 use sjail_policy::config::CommandLine;
 use sjail_policy::decide::{Action, Asking};
@@ -90,9 +90,17 @@ pub fn run(words: &[OsString]) -> Result<u8, Failure> {
         None => Typed::Argv(args.command),
     };
     let (line, decision) = judge.judge(&typed, &judge.context, Asking::Policy);
+    let refused = judge.refusal(&typed, &line, &decision);
     match args.json {
-        true => print_json(&Answer::new(&typed.line(), &line, &decision)),
-        false => print(&human(&typed.line(), &decision)),
+        true => print_json(&Answer {
+            refused,
+            ..Answer::new(&typed.line(), &line, &decision)
+        }),
+        false => {
+            let mut text = human(&typed.line(), &decision);
+            text.extend(refused.as_deref().map(human_refusal));
+            print(&text);
+        }
     }
     Ok(status(decision.action))
 }
