@@ -202,6 +202,9 @@ impl Judge<'_> {
         };
         if let Some(known) = known {
             given.text.push_str(known);
+            if name_text == "TMPDIR" {
+                given.from = given.from.with(Sources::SCRATCH);
+            }
             return;
         }
         given.text.push('$');
@@ -215,12 +218,12 @@ impl Judge<'_> {
     }
 
     fn output(&self, place: crate::shell::Span, given: &mut Given) {
-        if let Some(flow) = self.processes.get(&place) {
+        if let Some(flow) = self.process_of(place) {
             given.text.push_str("/dev/fd/63");
             given.content = Some(Box::new(flow.clone()));
             return;
         }
-        let Some(flow) = self.outputs.get(&place) else {
+        let Some(flow) = self.output_of(place) else {
             given.text.push_str(UNKNOWN_OUTPUT);
             given.exact = false;
             given.from = given.from.with(Sources::UNKNOWN);

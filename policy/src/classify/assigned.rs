@@ -1,7 +1,8 @@
 //! Which variables a script may assign, found without running it.
 
 use crate::shell::ast::{Command, CommandKind, Script};
-use crate::shell::word::PartKind;
+use crate::shell::walk;
+use crate::shell::word::{Part, PartKind};
 
 /// Builtins whose arguments are names of variables.
 const ASSIGNING: &[&[u8]] = &[
@@ -94,5 +95,62 @@ fn visit_command(command: &Command, names: &mut Vec<Vec<u8>>) {
         | CommandKind::Arithmetic(_)
         | CommandKind::Test(_)
         | CommandKind::Opaque(_) => {}
+    }
+}
+
+/// The names that a command may assign, with repetitions.
+pub(crate) fn assigned_by(command: &Command) -> Vec<Vec<u8>> {
+    let mut names = Vec::new();
+    visit_command(command, &mut names);
+    names
+}
+
+/// The names of the commands in a script, as far as they are written out.
+pub(crate) fn called(script: &Script) -> Vec<Vec<u8>> {
+    let mut names = Vec::new();
+    walk::each(script, &mut |node| {
+        if let walk::Node::Command(command) = node
+            && let CommandKind::Simple(simple) = &command.kind
+            && let Some(name) = simple.words.first().and_then(|word| word.literal())
+        {
+            names.push(name);
+        }
+    });
+    names
+}
+
+/// Whether a script may change its own arguments: `shift`, `set`, or something that may stand for
+/// them.
+pub(crate) fn moves_arguments(script: &Script) -> bool {
+    let mut found = false;
+    walk::each(script, &mut |node| {
+        if let walk::Node::Command(command) = node
+            && let CommandKind::Simple(simple) = &command.kind
+            && let Some(first) = simple.words.first()
+        {
+            found |= match first.literal() {
+                Some(name) => matches!(
+                    name.as_slice(),
+                    b"shift" | b"set" | b"eval" | b"." | b"source" | b"command" | b"builtin"
+                ),
+                None => !is_argument(&first.parts),
+            };
+        }
+    });
+    found
+}
+
+/// `"$1"`, `$@`: the arguments themselves.
+fn is_argument(parts: &[Part]) -> bool {
+    match parts {
+        [part] => match &part.kind {
+            PartKind::Double(inner, _) => is_argument(inner),
+            PartKind::Parameter(parameter) => {
+                let name = parameter.name.as_slice();
+                matches!(name, b"@" | b"*") || name.iter().all(u8::is_ascii_digit)
+            }
+            _ => false,
+        },
+        _ => false,
     }
 }

@@ -35,16 +35,16 @@ impl Judge<'_> {
                     let flow = self.nested(state, call, |judge, state, call| {
                         judge.script(script, state, call)
                     });
-                    self.outputs.insert(part.span, flow);
+                    self.printed(part.span, flow);
                 }
                 PartKind::Process(script, direction) => {
                     let flow = self.nested(state, call, |judge, state, call| {
                         judge.script(script, state, call)
                     });
                     if *direction == Direction::Read {
-                        self.processes.insert(part.span, flow);
+                        self.supplies(part.span, flow);
                     } else {
-                        self.processes.insert(part.span, Flow::literal(""));
+                        self.supplies(part.span, Flow::literal(""));
                     }
                 }
                 PartKind::Arithmetic(arithmetic) => self.expand_arithmetic(arithmetic, state, call),

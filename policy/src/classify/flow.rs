@@ -25,6 +25,9 @@ impl Flow {
 
     /// Both together, one behind the other.
     pub(crate) fn and(mut self, other: &Flow) -> Flow {
+        // A name with anything beside it is another name.
+        let empty = |flow: &Flow| flow.text.as_deref() == Some("");
+        let alone = empty(&self) || empty(other);
         self.text = match (self.text.take(), &other.text) {
             (Some(one), Some(two)) if one.len() + two.len() <= MAX_TEXT => Some(one + two),
             _ => {
@@ -33,7 +36,19 @@ impl Flow {
             }
         };
         self.from = self.from.with(other.from);
+        if !alone {
+            self.from = self.from.without(Sources::SCRATCH);
+        }
         self
+    }
+
+    /// One or the other: unless they are the same, only where they come from is known.
+    pub(crate) fn or(self, other: &Flow) -> Flow {
+        if self == *other {
+            return self;
+        }
+        let from = self.from.with(other.from).with(Sources::PROGRAM);
+        Flow::of(from.without(Sources::SCRATCH))
     }
 
     /// Its text without the line ends a substitution drops.
@@ -66,9 +81,15 @@ impl Sources {
     pub(crate) const FIFO: Sources = Sources(32);
     /// Nobody knows.
     pub(crate) const UNKNOWN: Sources = Sources(64);
+    /// The name of something temporary that is nobody else's: `$TMPDIR`, what `mktemp` made.
+    pub(crate) const SCRATCH: Sources = Sources(128);
 
     pub(crate) const fn with(self, other: Sources) -> Sources {
         Sources(self.0 | other.0)
+    }
+
+    pub(crate) const fn without(self, other: Sources) -> Sources {
+        Sources(self.0 & !other.0)
     }
 
     pub(crate) const fn has(self, other: Sources) -> bool {

@@ -25,6 +25,7 @@ impl Judge<'_> {
             called: false,
             certain: knowledge::program(&name).is_none(),
         };
+        state.defined.push(name.clone());
         if let Some(old) = state.functions.insert(name.clone(), function)
             && !old.called
         {

@@ -14,6 +14,8 @@ pub(crate) enum Touch {
     Append,
     Delete,
     DeleteTree,
+    /// A tree that was only ever temporary.
+    DeleteScratch,
     Move,
     Attributes,
     AttributesTree,
@@ -35,7 +37,7 @@ pub(crate) fn touch(draft: &mut Draft, touch: Touch, given: &Given, target: Targ
             target,
             recursive: false,
         },
-        Touch::DeleteTree => Action::Deletes {
+        Touch::DeleteTree | Touch::DeleteScratch => Action::Deletes {
             target,
             recursive: true,
         },
@@ -102,6 +104,7 @@ fn judge(touch: Touch, place: Place, given: &Given) -> (Risk, &'static str) {
         Touch::Write | Touch::Append => write(place),
         Touch::Delete => delete(place, given),
         Touch::DeleteTree => delete_tree(place),
+        Touch::DeleteScratch => (Risk::Normal, ""),
         Touch::Move => moved(place),
         Touch::Attributes => attributes(place),
         Touch::AttributesTree => attributes_tree(place),

@@ -1,5 +1,6 @@
 //! Judges commands one by one: from an argument list to effects, and to what it prints.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 pub(crate) use super::call::Call;
@@ -9,7 +10,7 @@ use super::flow::{Flow, Sources};
 use super::given::Given;
 use super::place;
 use super::state::{Cwd, State, Traces};
-use super::verdict::{Classification, Opaque, Program, SimpleCommand};
+use super::verdict::{Classification, Opaque, Program, Redirect, RedirectKind, SimpleCommand};
 use crate::command::{self, knowledge};
 use crate::effect::{Action, Effect, Span, Target};
 use crate::risk::Risk;
@@ -28,10 +29,12 @@ pub(crate) struct Judge<'c> {
     pub context: &'c Context,
     /// What the line has left behind outside its shells.
     pub traces: Traces,
-    /// What the substitutions printed, by where they stand.
-    pub outputs: HashMap<shell::Span, Flow>,
+    /// What the substitutions printed, by where they stand in the source at hand.
+    outputs: HashMap<shell::Span, Flow>,
+    /// The same of the sources around it, innermost last: variables keep their values there.
+    around: Vec<HashMap<shell::Span, Flow>>,
     /// What process substitutions give to read, by where they stand.
-    pub processes: HashMap<shell::Span, Flow>,
+    processes: HashMap<shell::Span, Flow>,
     /// How many substitutions deep.
     pub nesting: usize,
     /// Functions that are being judged, against recursion.
@@ -68,6 +71,7 @@ impl<'c> Judge<'c> {
             context,
             traces: Traces::default(),
             outputs: HashMap::new(),
+            around: Vec::new(),
             processes: HashMap::new(),
             nesting: 0,
             active: Vec::new(),
@@ -173,19 +177,50 @@ impl<'c> Judge<'c> {
     pub(crate) fn inside<T>(&mut self, span: Span, judge: impl FnOnce(&mut Self) -> T) -> T {
         let frame = self.frame.replace(self.frame.unwrap_or(span));
         self.texts += 1;
-        let outputs = std::mem::take(&mut self.outputs);
+        self.around.push(std::mem::take(&mut self.outputs));
         let result = judge(self);
-        // Places in different sources may coincide: then both count.
-        for (span, flow) in std::mem::replace(&mut self.outputs, outputs) {
-            let joined = match self.outputs.remove(&span) {
-                Some(other) => other.and(&flow),
-                None => flow,
-            };
-            self.outputs.insert(span, joined);
+        let outputs = self.around.pop().unwrap_or_default();
+        let inner = std::mem::replace(&mut self.outputs, outputs);
+        // What is only looked at leaves nothing behind.
+        if self.asides == 0 {
+            for (span, flow) in inner {
+                self.printed(span, flow);
+            }
         }
         self.texts -= 1;
         self.frame = frame;
         result
+    }
+
+    /// Notes what a substitution printed. The same place may stand for two of them: in
+    /// different sources, or in a function that is called twice. Then either may be meant.
+    pub(crate) fn printed(&mut self, place: shell::Span, flow: Flow) {
+        let joined = match self.outputs.remove(&place) {
+            Some(other) => other.or(&flow),
+            None => flow,
+        };
+        self.outputs.insert(place, joined);
+    }
+
+    /// Notes what a process substitution gives to read.
+    pub(crate) fn supplies(&mut self, place: shell::Span, flow: Flow) {
+        let joined = match self.processes.remove(&place) {
+            Some(other) => other.or(&flow),
+            None => flow,
+        };
+        self.processes.insert(place, joined);
+    }
+
+    /// What the substitution at a place printed, here or in a source around this one.
+    pub(crate) fn output_of(&self, place: shell::Span) -> Option<Cow<'_, Flow>> {
+        let sources = self.around.iter().chain([&self.outputs]);
+        let flows = sources.filter_map(|outputs| outputs.get(&place).map(Cow::Borrowed));
+        flows.reduce(|one, other| Cow::Owned(one.into_owned().or(&other)))
+    }
+
+    /// What a process substitution at a place gives to read.
+    pub(crate) fn process_of(&self, place: shell::Span) -> Option<&Flow> {
+        self.processes.get(&place)
     }
 
     /// Whether there are too many commands to judge them all.
@@ -252,6 +287,15 @@ impl<'c> Judge<'c> {
         command::assignments(self, state, call, &mut draft);
         command::redirects(call, &mut draft);
         self.complete(index, draft);
+        let reads = |redirect: &Redirect| redirect.kind == RedirectKind::Read;
+        if call.assignments.is_empty() && call.redirects.iter().any(reads) {
+            // `$(< file)` is what the file holds.
+            let mut flow = (*call.stdin).clone();
+            if flow.text.is_none() {
+                flow.from = flow.from.with(Sources::FILE);
+            }
+            return flow;
+        }
         Flow::literal("")
     }
 
@@ -293,8 +337,18 @@ impl<'c> Judge<'c> {
                 .iter()
                 .any(|known| known == folder),
         };
+        let name = match folder {
+            // zsh's way to a program's path.
+            None => last
+                .strip_prefix('=')
+                .filter(|name| knowledge::program(name).is_some())
+                .unwrap_or(last),
+            // Whoever starts it, which is the shell.
+            Some(folder) if last == "exe" && folder.starts_with("/proc/") => "sh",
+            Some(_) => last,
+        };
         Program {
-            name: last.to_owned(),
+            name: name.to_owned(),
             trusted,
             builtin: folder.is_none() && command::is_builtin(last),
             defined_here: false,

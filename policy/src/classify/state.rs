@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::flow::{Flow, Sources};
 use super::given::Given;
 use crate::shell::Command;
-use crate::shell::fold::Environment;
+use crate::shell::fold::{Environment, Value};
 
 /// The working directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub(crate) struct State {
     pub taints: HashMap<Vec<u8>, Sources>,
     /// Its functions, and whether somebody called them.
     pub functions: HashMap<String, Function>,
+    /// The functions that the branch or subshell at hand has defined.
+    pub defined: Vec<String>,
     /// Its aliases.
     pub aliases: HashMap<String, String>,
     /// The arguments of the function or script that runs.
@@ -53,7 +55,8 @@ pub(crate) struct Function {
     pub body: Rc<Command>,
     /// Whether it was judged at a call.
     pub called: bool,
-    /// Whether a call surely means it: not unset, and no program of that name known.
+    /// Whether a call surely means it: not unset, not defined where it may not have been, and
+    /// no program of that name known.
     pub certain: bool,
 }
 
@@ -69,6 +72,15 @@ pub(crate) struct Traces {
 }
 
 impl State {
+    /// The arguments of the script or function are no longer known.
+    pub(crate) fn forget_arguments(&mut self) {
+        for number in 1..10 {
+            self.variables
+                .set(number.to_string().as_bytes(), Value::unknown());
+        }
+        self.positional = None;
+    }
+
     /// A fresh shell in a folder.
     pub(crate) fn new(cwd: Cwd) -> State {
         State {
@@ -76,6 +88,7 @@ impl State {
             variables: Environment::default(),
             taints: HashMap::new(),
             functions: HashMap::new(),
+            defined: Vec::new(),
             aliases: HashMap::new(),
             positional: None,
             network_descriptors: HashSet::new(),

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::assigned::assigned;
+use super::assigned::{assigned, assigned_by, called, moves_arguments};
 use super::flow::{Flow, Sources};
 use super::judge::{Call, Judge};
 use super::state::{Cwd, State};
@@ -40,7 +40,10 @@ impl Judge<'_> {
                 state.variables.join(&[Default::default(), changes]);
                 mark = state.variables.mark();
             }
-            flow = flow.and(&self.pipeline(pipeline, state, around));
+            let next = self.branch(state, |judge, state| {
+                judge.pipeline(pipeline, state, around)
+            });
+            flow = flow.and(&next);
             if *connector == Connector::Or && state.cwd != cwd {
                 state.cwd = Cwd::Unknown;
             }
@@ -78,9 +81,37 @@ impl Judge<'_> {
     ) -> T {
         let cwd = state.cwd.clone();
         let mark = state.variables.mark();
-        let result = run(self, state);
+        let positional = state.positional.clone();
+        let result = self.branch(state, run);
         state.variables.undo(mark);
+        state.positional = positional;
         state.cwd = cwd;
+        result
+    }
+
+    /// Runs something that may not be run, or in a shell of its own: functions and arguments
+    /// that it sets may not be there afterwards.
+    pub(crate) fn branch<T>(
+        &mut self,
+        state: &mut State,
+        run: impl FnOnce(&mut Self, &mut State) -> T,
+    ) -> T {
+        let outer = std::mem::take(&mut state.defined);
+        let positional = state.positional.clone();
+        let result = run(self, state);
+        let same = match (&positional, &state.positional) {
+            (Some(before), Some(after)) => Rc::ptr_eq(before, after),
+            (None, None) => true,
+            _ => false,
+        };
+        if !same {
+            state.positional = None;
+        }
+        for name in std::mem::replace(&mut state.defined, outer) {
+            if let Some(function) = state.functions.get_mut(&name) {
+                function.certain = false;
+            }
+        }
         result
     }
 
@@ -116,7 +147,7 @@ impl Judge<'_> {
             CommandKind::ArithmeticFor(each) => {
                 self.expand_arithmetic(&each.header, state, &call);
                 self.widen(&each.body, state);
-                self.script(&each.body, state, &call)
+                self.branch(state, |judge, state| judge.script(&each.body, state, &call))
             }
             CommandKind::Case(case) => self.case(case, state, &call),
             CommandKind::Function(function) => {
@@ -205,14 +236,14 @@ impl Judge<'_> {
             return self.invoke(state, &call);
         }
         let mut lists = self.arguments(&simple.words, state);
-        let mut flow = None;
+        let mut flow: Option<Flow> = None;
         let many = lists.len() > 1;
         for args in lists.drain(..) {
             call.args = args;
             let one = self.invoke(state, &call);
             flow = Some(match flow {
                 None => one,
-                Some(other) => alternatives(other, one),
+                Some(other) => other.or(&one),
             });
         }
         let mut flow = flow.unwrap_or_default();
@@ -232,14 +263,15 @@ impl Judge<'_> {
             flow = flow.and(&self.script(condition, state, call));
             let here = state.cwd.clone();
             let mark = state.variables.mark();
-            flow = alternatives(flow, self.script(body, state, call));
+            flow = flow.or(&self.branch(state, |judge, state| judge.script(body, state, call)));
             branches.push(state.variables.undo(mark));
             moved |= state.cwd != here;
             state.cwd = here;
         }
         let mark = state.variables.mark();
         if let Some(otherwise) = &choice.otherwise {
-            flow = alternatives(flow, self.script(otherwise, state, call));
+            flow =
+                flow.or(&self.branch(state, |judge, state| judge.script(otherwise, state, call)));
             moved |= state.cwd != cwd;
         }
         branches.push(state.variables.undo(mark));
@@ -255,7 +287,9 @@ impl Judge<'_> {
         self.widen(&repeat.body, state);
         let flow = self.script(&repeat.condition, state, call);
         let cwd = state.cwd.clone();
-        let body = self.script(&repeat.body, state, call);
+        let body = self.branch(state, |judge, state| {
+            judge.script(&repeat.body, state, call)
+        });
         if state.cwd != cwd {
             state.cwd = Cwd::Unknown;
         }
@@ -275,7 +309,7 @@ impl Judge<'_> {
         self.widen(&each.body, state);
         state.variables.set(&each.variable, value);
         let cwd = state.cwd.clone();
-        let flow = self.script(&each.body, state, call);
+        let flow = self.branch(state, |judge, state| judge.script(&each.body, state, call));
         if state.cwd != cwd {
             state.cwd = Cwd::Unknown;
         }
@@ -293,7 +327,8 @@ impl Judge<'_> {
                 self.expand(&pattern.parts, state, call);
             }
             let mark = state.variables.mark();
-            flow = alternatives(flow, self.script(&arm.body, state, call));
+            flow =
+                flow.or(&self.branch(state, |judge, state| judge.script(&arm.body, state, call)));
             branches.push(state.variables.undo(mark));
             moved |= state.cwd != cwd;
             state.cwd = cwd.clone();
@@ -312,15 +347,22 @@ impl Judge<'_> {
             value.completeness = Completeness::Open;
             state.variables.set(&name, value);
         }
+        if moves_arguments(body) {
+            state.forget_arguments();
+        }
+        for name in called(body) {
+            if matches!(name.as_slice(), b"eval" | b"." | b"source") {
+                // Text may assign anything.
+                state.variables.forget();
+                return;
+            }
+            let function = state.functions.get(String::from_utf8_lossy(&name).as_ref());
+            let names = function.map(|function| assigned_by(&function.body));
+            for name in names.unwrap_or_default() {
+                state.variables.set(&name, Value::unknown());
+            }
+        }
     }
-}
-
-/// Either of two texts: when they differ, it is something that a program printed.
-fn alternatives(one: Flow, other: Flow) -> Flow {
-    if one == other {
-        return one;
-    }
-    Flow::of(one.from.with(other.from).with(Sources::PROGRAM))
 }
 
 /// What a loop prints is not known, only where it comes from.

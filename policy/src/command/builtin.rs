@@ -417,25 +417,49 @@ pub(crate) fn read(act: &mut Act<'_, '_>) -> Flow {
 
 /// `set -- words`, `shift`: the positional parameters.
 pub(crate) fn set(act: &mut Act<'_, '_>) -> Flow {
-    let shifts = act.draft.program.name == "shift";
+    if act.draft.program.name == "shift" {
+        return shift(act);
+    }
     let words: Vec<Given> = match act.args.iter().position(|word| word.text == "--") {
         Some(at) => act.args[at + 1..].to_vec(),
         None => act.positionals().cloned().collect(),
     };
-    if !shifts && words.is_empty() {
-        return Flow::literal("");
+    if !words.is_empty() {
+        arguments(act, words);
     }
+    Flow::literal("")
+}
+
+/// `shift`: the first arguments go.
+fn shift(act: &mut Act<'_, '_>) -> Flow {
+    let count = match act.positionals().next() {
+        None => Some(1),
+        Some(word) => word.literal().and_then(|text| text.parse::<usize>().ok()),
+    };
+    let words = act.state.positional.as_deref();
+    let all_known = words.is_some_and(|words| words.iter().all(|word| word.exact));
+    match (count, words) {
+        (Some(count), Some(words)) if all_known && count <= words.len() => {
+            let rest = words[count..].to_vec();
+            arguments(act, rest);
+        }
+        _ => act.state.forget_arguments(),
+    }
+    Flow::literal("")
+}
+
+/// The arguments from now on.
+fn arguments(act: &mut Act<'_, '_>, words: Vec<Given>) {
     for number in 1..10 {
         let value = match words.get(number - 1) {
-            Some(word) if word.exact && !shifts => Value::known(word.text.as_bytes()),
+            Some(word) if word.exact => Value::known(word.text.as_bytes()),
             _ => Value::unknown(),
         };
         act.state
             .variables
             .set(number.to_string().as_bytes(), value);
     }
-    act.state.positional = (!shifts).then(|| Rc::new(words));
-    Flow::literal("")
+    act.state.positional = Some(Rc::new(words));
 }
 
 /// `unset`: gone variables are empty.

@@ -307,6 +307,7 @@ impl Look<'_, '_> {
                     self.path(Touch::Delete, path);
                 }
             }
+            Means::Write if self.language == Language::Perl && self.opens_pipe(words) => {}
             Means::Write => {
                 if let Some(path) = words.written(self.language) {
                     self.path(Touch::Write, path);
@@ -339,6 +340,23 @@ impl Look<'_, '_> {
             | Means::Environment
             | Means::Privilege => {}
         }
+    }
+
+    /// Perl's `open` of a pipe: `"|cmd"`, `"cmd|"`, or the direction apart: `"-|", "cmd"`.
+    fn opens_pipe(&mut self, words: &Words) -> bool {
+        let mut list = words.list.iter();
+        while let Some(word) = list.next() {
+            let text = word.trim();
+            let command = match text {
+                "-|" | "|-" => list.next().map(String::as_str),
+                _ => text.strip_prefix('|').or_else(|| text.strip_suffix('|')),
+            };
+            if let Some(command) = command {
+                self.run_text(command, words.complete);
+                return true;
+            }
+        }
+        false
     }
 
     fn run_text(&mut self, text: &str, complete: bool) {

@@ -2,7 +2,7 @@
 
 use super::act::Act;
 use super::knowledge::Modifiers;
-use super::{describe, describe_base, describe_flags, describe_positionals, output};
+use super::{describe, describe_base, describe_flags, describe_positionals, output, scratch};
 use crate::classify::flow::{Flow, Sources};
 use crate::classify::given::Given;
 use crate::classify::harm::Touch;
@@ -23,6 +23,10 @@ pub(crate) fn rm(act: &mut Act<'_, '_>) -> Flow {
     };
     let paths: Vec<Given> = act.positionals().cloned().collect();
     for path in &paths {
+        let touch = match touch {
+            Touch::DeleteTree if scratch::is_scratch(act, path) => Touch::DeleteScratch,
+            touch => touch,
+        };
         act.touch(touch, path);
         if path.many && path.text == "$input" && !recursive {
             let says = "Deletes whatever its input names";
@@ -45,7 +49,6 @@ pub(crate) fn rm(act: &mut Act<'_, '_>) -> Flow {
     Flow::literal("")
 }
 
-/// `chmod`, `chown`, `chgrp`: the mode, then paths.
 /// `install -m 4755`, `mkdir -m 777`: a mode given along the way.
 pub(crate) fn mode(act: &mut Act<'_, '_>) {
     if !matches!(act.draft.program.name.as_str(), "install" | "mkdir") {
@@ -75,6 +78,7 @@ fn judge_mode(act: &mut Act<'_, '_>, mode: &Given) {
     }
 }
 
+/// `chmod`, `chown`, `chgrp`: the mode, then paths.
 pub(crate) fn chmod(act: &mut Act<'_, '_>) -> Flow {
     describe_base(act);
     describe_flags(act);

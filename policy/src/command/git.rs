@@ -86,8 +86,23 @@ fn push(act: &mut Act<'_, '_>) {
             let says = "Deletes a published branch";
             act.draft
                 .effect(Action::Publishes, Risk::Dangerous, says, word.span);
+        } else if leads_to_main(&word.text) {
+            let says = "Publishes onto a main branch";
+            act.draft
+                .effect(Action::Publishes, Risk::Dangerous, says, word.span);
         }
     }
+}
+
+/// `topic:main`: what was not that branch here becomes it for everybody.
+fn leads_to_main(refspec: &str) -> bool {
+    fn name(reference: &str) -> &str {
+        reference.strip_prefix("refs/heads/").unwrap_or(reference)
+    }
+    refspec.split_once(':').is_some_and(|(from, to)| {
+        let main = ["main", "master", "trunk", "production"];
+        main.contains(&name(to)) && name(from) != name(to)
+    })
 }
 
 /// Untracked files are kept nowhere else.
@@ -115,6 +130,20 @@ fn config(act: &mut Act<'_, '_>) {
     }
     if let [key, value, ..] = words.as_slice() {
         judge_setting(act, &key.text, value);
+        stays(act, &key.text, value);
+    }
+}
+
+/// A setting outlives the command: what it names is started later, by somebody else.
+fn stays(act: &mut Act<'_, '_>, key: &str, value: &Given) {
+    let key = key.to_ascii_lowercase();
+    let names = GIT_KEYS.iter().any(|known| matches(&known.key, &key));
+    // An alias only runs when it is typed.
+    let starts = !value.exact || value.text.contains(['/', '!', ';', '|', '&', '$', '`']);
+    if names && starts && !key.starts_with("alias.") && value.text != "/dev/null" {
+        let says = "Names a program that git starts later";
+        act.draft
+            .effect(Action::Persistence, Risk::Dangerous, says, value.span);
     }
 }
 

@@ -4,6 +4,7 @@ mod act;
 pub(crate) mod builtin;
 mod code;
 mod container;
+mod copies;
 mod files;
 mod git;
 mod install;
@@ -12,6 +13,7 @@ mod network;
 mod options;
 mod roles;
 mod run;
+mod scratch;
 mod script;
 mod search;
 mod secrets;
@@ -74,7 +76,9 @@ pub(crate) fn judge(
     if act.spec.handler == Handler::None && act.spec.args.is_empty() {
         unknown::undescribed(&mut act);
     }
+    copies::follow(&mut act);
     let flow = secrets::marked(&act, flow);
+    let flow = scratch::marked(&act, flow);
     if act.reading.modifiers.has(Modifiers::CALM) {
         act.draft.calm();
     }

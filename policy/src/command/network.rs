@@ -37,14 +37,15 @@ pub(crate) fn curl(act: &mut Act<'_, '_>) -> Flow {
         .value("-X")
         .or_else(|| act.reading.value("--method"))
         .map(|value| value.text.to_ascii_uppercase());
-    let spoken = addresses
-        .first()
-        .filter(|first| first.text.len() > 2 && first.text.bytes().all(|b| b.is_ascii_uppercase()));
+    let spoken = addresses.first().filter(|first| {
+        let upper = first.text.len() > 2 && first.text.bytes().all(|b| b.is_ascii_uppercase());
+        upper || matches!(first.text.as_str(), "delete" | "put" | "patch" | "post")
+    });
     if let Some(first) = spoken
         && !matches!(act.draft.program.name.as_str(), "curl" | "wget")
     {
         // `http DELETE host/path`
-        method = Some(first.text.clone());
+        method = Some(first.text.to_ascii_uppercase());
         addresses.remove(0);
     }
     if let Some(address) = act.reading.value("--url").cloned() {
@@ -53,6 +54,7 @@ pub(crate) fn curl(act: &mut Act<'_, '_>) -> Flow {
     for address in &addresses {
         url::host(act, address);
         url::inward(act, address);
+        in_the_clear(act, address);
     }
     let sends = [
         "-d",
@@ -90,6 +92,36 @@ pub(crate) fn curl(act: &mut Act<'_, '_>) -> Flow {
     saved(act, &addresses, fetched)
 }
 
+/// A script or a program over plain HTTP: whoever stands in between decides what it is.
+fn in_the_clear(act: &mut Act<'_, '_>, address: &Given) {
+    const RUN: &[&str] = &[
+        "sh", "bash", "zsh", "ksh", "ps1", "bat", "exe", "elf", "run", "bin", "appimage",
+    ];
+    let text = address.text.to_ascii_lowercase();
+    let path = text.split(['?', '#']).next().unwrap_or_default();
+    let program = path
+        .rsplit_once('.')
+        .is_some_and(|(_, ending)| RUN.contains(&ending));
+    if program && text.starts_with("http://") && !is_local(&url::host_of(&address.text)) {
+        let says = "Fetches a program without encryption";
+        let action = Action::Network { host: None };
+        act.draft
+            .effect(action, Risk::Dangerous, says, address.span);
+    }
+}
+
+/// What the last part of an address asks a service to do, when it is posted to.
+fn is_grave_request(last: &str) -> bool {
+    const DELETES: &[&str] = &[
+        "delete", "dodelete", "destroy", "purge", "_close", "_delete",
+    ];
+    const STOPS: &[&str] = &["shutdown", "quit", "exit", "restart", "terminate"];
+    DELETES.iter().any(|verb| last.starts_with(verb))
+        || last.split(['-', '_']).any(|part| DELETES.contains(&part))
+        // Jenkins waits for its builds: `safeRestart`.
+        || STOPS.contains(&last.strip_prefix("safe").unwrap_or(last))
+}
+
 fn deletes(act: &mut Act<'_, '_>, method: Option<&str>, addresses: &[Given]) {
     let by_path = addresses.iter().find(|address| {
         let path = address.text.split('?').next().unwrap_or_default();
@@ -99,12 +131,7 @@ fn deletes(act: &mut Act<'_, '_>, method: Option<&str>, addresses: &[Given]) {
             .next()
             .unwrap_or_default();
         let last = last.to_ascii_lowercase();
-        matches!(method, Some("POST" | "PUT"))
-            && [
-                "delete", "dodelete", "destroy", "purge", "_close", "_delete",
-            ]
-            .iter()
-            .any(|verb| last.starts_with(verb))
+        matches!(method, Some("POST" | "PUT")) && is_grave_request(&last)
             || matches!(method, Some("POST" | "PUT")) && path.contains("/_cluster/")
     });
     let span = match (method, by_path) {
@@ -115,7 +142,7 @@ fn deletes(act: &mut Act<'_, '_>, method: Option<&str>, addresses: &[Given]) {
     act.draft.effect(
         Action::Discards,
         Risk::Dangerous,
-        "Deletes through a web service",
+        "Deletes or stops something through a web service",
         span,
     );
 }

@@ -4,6 +4,7 @@ use super::act::Act;
 use super::code;
 use super::knowledge::{self, Input, Language, Modifiers, Role};
 use super::{container, git, install, run, url};
+use crate::classify::arguments::sounds_secret;
 use crate::classify::draft::Draft;
 use crate::classify::flow::{Flow, Sources};
 use crate::classify::given::Given;
@@ -123,6 +124,35 @@ fn starts_something(value: &str) -> bool {
         .any(|sign| value.contains(&sign.to_ascii_lowercase()))
 }
 
+/// A key written out behind a name that says so; what only stands for one is none.
+fn is_secret(name: &str, value: &Given) -> bool {
+    const STANDS_FOR: &[&str] = &[
+        "example",
+        "your",
+        "xxx",
+        "dummy",
+        "fake",
+        "test",
+        "changeme",
+        "placeholder",
+        "secret",
+        "password",
+        "token",
+        "...",
+    ];
+    let text = value.text.as_str();
+    let lower = text.to_ascii_lowercase();
+    sounds_secret(name)
+        && value.exact
+        && text.len() >= 16
+        && text.bytes().any(|byte| byte.is_ascii_digit())
+        && text.bytes().any(|byte| byte.is_ascii_uppercase())
+        && text.bytes().any(|byte| byte.is_ascii_lowercase())
+        && !text.contains([' ', '<', '{', ':'])
+        && !text.starts_with(['/', '~', '.'])
+        && !STANDS_FOR.iter().any(|word| lower.contains(word))
+}
+
 /// A variable handed to a program: some of them run code.
 pub(crate) fn environment(
     judge: &mut Judge<'_>,
@@ -194,7 +224,7 @@ pub(crate) fn environment(
         }
         _ => draft.kind(
             knowledge::Kind::Runs,
-            match holds_token(&value.text) {
+            match holds_token(&value.text) || is_secret(name, &value) {
                 true => variable.risk.max(Risk::Dangerous),
                 false => variable.risk,
             },

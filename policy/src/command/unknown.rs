@@ -34,7 +34,18 @@ pub(crate) fn carrier(act: &mut Act<'_, '_>) -> Flow {
             && !matches!(word.text.as_str(), "." | "exec" | "run" | "enter" | "shell")
             && knowledge::program(base(&word.text)).is_some()
     };
-    match behind("--").or_else(|| words.iter().take(MAX_LOOKS).position(known)) {
+    let found = behind("--").or_else(|| words.iter().take(MAX_LOOKS).position(known));
+    let texts: Vec<Given> = words
+        .iter()
+        .take(found.unwrap_or(words.len()).min(MAX_LOOKS))
+        .filter(|word| word.exact && carries_text(word))
+        .cloned()
+        .collect();
+    // `concurrently 'npm run a' 'npm run b'`: each a line for a shell.
+    for text in &texts {
+        act.shell_text(text);
+    }
+    match found {
         Some(first) => act.inner(first),
         None => Flow::of(Sources::PROGRAM),
     }

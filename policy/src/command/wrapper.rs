@@ -112,8 +112,10 @@ pub(crate) fn xargs(act: &mut Act<'_, '_>) -> Flow {
         // `xargs` alone is `xargs echo`.
         return Flow::of(Sources::PROGRAM.with(act.call.stdin.from));
     }
-    let stdin = act.stdin();
-    let from_file = act.reading.has("-a");
+    let stdin = match act.reading.value("-a").cloned() {
+        Some(file) => act.judge.content(&file, &act.cwd),
+        None => act.stdin(),
+    };
     let replace = act
         .reading
         .seen("-I")
@@ -123,7 +125,7 @@ pub(crate) fn xargs(act: &mut Act<'_, '_>) -> Flow {
                 .as_ref()
                 .map_or("{}".to_owned(), |value| value.text.clone())
         });
-    let items: Option<Vec<String>> = stdin.text.as_deref().filter(|_| !from_file).map(|text| {
+    let items: Option<Vec<String>> = stdin.text.as_deref().map(|text| {
         if replace.is_some() {
             text.lines().map(|line| line.trim().to_owned()).collect()
         } else {
