@@ -557,6 +557,7 @@ fn expected(row: &Row) -> Expected {
         {
             Expected::Deny
         }
+        "codex-safety-tests" if has(&["_is_not_dangerous"]) => Expected::Allow,
         _ => Expected::Nothing,
     }
 }
