@@ -105,7 +105,7 @@ pub(crate) fn assigned_by(command: &Command) -> Vec<Vec<u8>> {
     names
 }
 
-/// The names of the commands in a script, as far as they are written out.
+/// The names of the commands in a script, each once, as far as they are written out.
 pub(crate) fn called(script: &Script) -> Vec<Vec<u8>> {
     let mut names = Vec::new();
     walk::each(script, &mut |node| {
@@ -116,6 +116,8 @@ pub(crate) fn called(script: &Script) -> Vec<Vec<u8>> {
             names.push(name);
         }
     });
+    names.sort_unstable();
+    names.dedup();
     names
 }
 

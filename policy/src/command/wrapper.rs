@@ -110,6 +110,8 @@ pub(crate) fn xargs(act: &mut Act<'_, '_>) -> Flow {
     let words: Vec<Given> = act.positionals().cloned().collect();
     if words.is_empty() {
         // `xargs` alone is `xargs echo`.
+        let echo = Given::known("echo", act.call.span);
+        act.inner_args(vec![echo]);
         return Flow::of(Sources::PROGRAM.with(act.call.stdin.from));
     }
     let stdin = match act.reading.value("-a").cloned() {
