@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::geteuid;
+use sjail_policy::show;
 
 use crate::limits::cgroup;
 
@@ -45,10 +46,10 @@ pub enum Error {
     #[error("there is no folder for run records: set XDG_RUNTIME_DIR or HOME")]
     NoPlace,
     /// Somebody else could write to it.
-    #[error("{} must belong to you and be closed to others (mode 0700)", .0.display())]
+    #[error("{} must belong to you and be closed to others (mode 0700)", show::name(.0))]
     Open(PathBuf),
     /// The kernel said no.
-    #[error("{act} {} failed: {source}", path.display())]
+    #[error("{act} {} failed: {source}", show::name(path))]
     Io {
         /// What was being done.
         act: &'static str,

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use nix::errno::Errno;
+use sjail_policy::show;
 use sjail_policy::wire::request::{Refusal, Waiting};
 
 use crate::degraded::cause::{self, Cause};
@@ -14,6 +15,9 @@ use crate::step::{Failure, Step};
 /// A failed act of sjail's own.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// What was typed makes no sense; the sentence says why and how it is used.
+    #[error("{0}")]
+    Usage(String),
     /// Signal actions could not be set.
     #[error("resetting the signal actions failed: {0}")]
     Signals(Errno),
@@ -41,7 +45,12 @@ pub enum Error {
         fix: String,
     },
     /// A path that would have to be mounted elsewhere, where nothing can be mounted.
-    #[error("{} cannot be shown at {} without user namespaces: use its own path, as in --ro {}", from.display(), dest.display(), from.display())]
+    #[error(
+        "{} cannot be shown at {} without user namespaces: use its own path, as in --ro {}",
+        show::name(from),
+        show::name(dest),
+        show::name(from)
+    )]
     BareBind {
         /// On the host.
         from: PathBuf,
@@ -49,7 +58,10 @@ pub enum Error {
         dest: PathBuf,
     },
     /// A folder with a protected or hidden name has too many others.
-    #[error("{} holds protected or hidden names and too many others to grant one by one, which is the only way without user namespaces: name a smaller folder with --workspace", path.display())]
+    #[error(
+        "{} holds protected or hidden names and too many others to grant one by one, which is the only way without user namespaces: name a smaller folder with --workspace",
+        show::name(path)
+    )]
     TooManyRules {
         /// The folder.
         path: PathBuf,
@@ -120,7 +132,7 @@ pub enum Error {
         errno: Errno,
     },
     /// The named workspace is no folder.
-    #[error("the workspace {} cannot be used: {error}", path.display())]
+    #[error("the workspace {} cannot be used: {error}", show::name(path))]
     Workspace {
         /// As it was named.
         path: PathBuf,
@@ -128,13 +140,21 @@ pub enum Error {
         error: std::io::Error,
     },
     /// The workspace would be the whole home or more.
-    #[error("the workspace would be {}, which holds your whole home: cd into a project, or say it aloud with --workspace {}", path.display(), path.display())]
+    #[error(
+        "the workspace would be {}, which holds your whole home: cd into a project, or say it aloud with --workspace {}",
+        show::name(path),
+        show::name(path)
+    )]
     WorkspaceTooWide {
         /// The folder.
         path: PathBuf,
     },
     /// A folder of sjail's own was moved to where the command writes.
-    #[error("{name} is {}, inside the workspace {}, where the command could change what sjail keeps there; unset {name}, or set it to a folder elsewhere", path.display(), workspace.display())]
+    #[error(
+        "{name} is {}, inside the workspace {}, where the command could change what sjail keeps there; unset {name}, or set it to a folder elsewhere",
+        show::name(path),
+        show::name(workspace)
+    )]
     OwnFolder {
         /// The variable.
         name: &'static str,
@@ -147,7 +167,10 @@ pub enum Error {
     #[error("{0}")]
     Policy(#[from] sjail_policy::config::Error),
     /// A policy file is there but cannot be read.
-    #[error("the policy file {} cannot be read: {error}; without it nothing is run", path.display())]
+    #[error(
+        "the policy file {} cannot be read: {error}; without it nothing is run",
+        show::name(path)
+    )]
     PolicyFile {
         /// Which.
         path: PathBuf,
@@ -155,7 +178,10 @@ pub enum Error {
         error: std::io::Error,
     },
     /// The pins of trusted policies could not be changed.
-    #[error("changing the trusted policies in {} failed: {error}", path.display())]
+    #[error(
+        "changing the trusted policies in {} failed: {error}",
+        show::name(path)
+    )]
     Trust {
         /// The folder they are in.
         path: PathBuf,
@@ -163,7 +189,10 @@ pub enum Error {
         error: std::io::Error,
     },
     /// The workspace has no policy.
-    #[error("there is neither sjail.toml nor SANDBOX.md in {}: nothing to trust", path.display())]
+    #[error(
+        "there is neither sjail.toml nor SANDBOX.md in {}: nothing to trust",
+        show::name(path)
+    )]
     NothingToTrust {
         /// The workspace.
         path: PathBuf,
@@ -180,7 +209,7 @@ pub enum Error {
         error: std::io::Error,
     },
     /// A program text cannot be read.
-    #[error("the program text {} cannot be read: {error}", path.display())]
+    #[error("the program text {} cannot be read: {error}", show::name(path))]
     CodeFile {
         /// The file, or `-`.
         path: PathBuf,
@@ -188,7 +217,10 @@ pub enum Error {
         error: std::io::Error,
     },
     /// An agent's settings cannot be changed.
-    #[error("the settings {} cannot be changed: {why}; nothing was written", path.display())]
+    #[error(
+        "the settings {} cannot be changed: {why}; nothing was written",
+        show::name(path)
+    )]
     Settings {
         /// The file.
         path: PathBuf,
@@ -196,7 +228,7 @@ pub enum Error {
         why: String,
     },
     /// No sandbox goes by that name.
-    #[error("there is no sandbox `{}`; `sjail sandbox list` names them", sjail_policy::show::inert(name.as_bytes()))]
+    #[error("there is no sandbox `{}`; `sjail sandbox list` names them", show::inert(name.as_bytes()))]
     NoSandbox {
         /// As it was typed.
         name: String,
@@ -204,7 +236,7 @@ pub enum Error {
     /// A policy of another tool cannot be read.
     #[error(
         "{} cannot be taken over: {error}; name the other tool's file, such as openclaw.json or .claude/security-config.json",
-        path.display()
+        show::name(path)
     )]
     ImportFile {
         /// The file.
@@ -213,7 +245,7 @@ pub enum Error {
         error: std::io::Error,
     },
     /// Another tool's policy cannot be taken over.
-    #[error("{} cannot be taken over: {error}", path.display())]
+    #[error("{} cannot be taken over: {error}", show::name(path))]
     Import {
         /// The file.
         path: PathBuf,
@@ -221,7 +253,7 @@ pub enum Error {
         error: sjail_policy::import::ImportError,
     },
     /// A name that a shell would not take for a tool's.
-    #[error("`{}` is not the name of a tool", sjail_policy::show::inert(name.as_bytes()))]
+    #[error("`{}` is not the name of a tool", show::inert(name.as_bytes()))]
     ToolName {
         /// As it was typed.
         name: String,
@@ -230,7 +262,7 @@ pub enum Error {
     #[error("a change needs somebody who has seen it: run this on a terminal, or say --yes")]
     NeedsYes,
     /// A path of the host could not be looked at.
-    #[error("{} cannot be shown in the jail: {error}", path.display())]
+    #[error("{} cannot be shown in the jail: {error}", show::name(path))]
     Look {
         /// Which path.
         path: PathBuf,
@@ -238,19 +270,26 @@ pub enum Error {
         error: std::io::Error,
     },
     /// A device that every jail has is missing outside.
-    #[error("{} is missing; is this a container without devices?", path.display())]
+    #[error(
+        "{} is missing; is this a container without devices?",
+        show::name(path)
+    )]
     NoDevice {
         /// Which device.
         path: PathBuf,
     },
     /// A pattern that would need a walk over everything.
-    #[error("hiding `{}` would mean looking at more than 50000 names: name the folder it is in, or leave out `**`", sjail_policy::show::inert(pattern.as_bytes()))]
+    #[error("hiding `{}` would mean looking at more than 50000 names: name the folder it is in, or leave out `**`", show::inert(pattern.as_bytes()))]
     HideTooWide {
         /// The pattern.
         pattern: sjail_policy::bytes::ByteString,
     },
     /// A granted path is a way to the host.
-    #[error("{} cannot be given to a jail ({}): {why}", path.display(), real.display())]
+    #[error(
+        "{} cannot be given to a jail ({}): {why}",
+        show::name(path),
+        show::name(real)
+    )]
     BlockedSource {
         /// What it would give away.
         why: &'static str,
@@ -260,37 +299,52 @@ pub enum Error {
         real: PathBuf,
     },
     /// A destination that the jail fills itself.
-    #[error("nothing can be put at {} in a jail: that place is the jail's own", path.display())]
+    #[error(
+        "nothing can be put at {} in a jail: that place is the jail's own",
+        show::name(path)
+    )]
     BlockedPlace {
         /// The destination.
         path: PathBuf,
     },
     /// A path that is relative or goes up.
-    #[error("{} must be an absolute path without `..`", path.display())]
+    #[error("{} must be an absolute path without `..`", show::name(path))]
     BadPath {
         /// The path.
         path: PathBuf,
     },
     /// A destination behind a link.
-    #[error("{} is a symbolic link in the jail, so nothing can be put below it: name what it leads to", path.display())]
+    #[error(
+        "{} is a symbolic link in the jail, so nothing can be put below it: name what it leads to",
+        show::name(path)
+    )]
     BehindLink {
         /// The link.
         path: PathBuf,
     },
     /// A destination inside something granted does not exist there.
-    #[error("{} does not exist, and making it would leave a stub on the host: make it first, or choose another destination", path.display())]
+    #[error(
+        "{} does not exist, and making it would leave a stub on the host: make it first, or choose another destination",
+        show::name(path)
+    )]
     PlaceMissing {
         /// The destination.
         path: PathBuf,
     },
     /// A folder cannot be put on a file, nor a file on a folder.
-    #[error("{} is a folder where a file is to be put, or a file where a folder is", path.display())]
+    #[error(
+        "{} is a folder where a file is to be put, or a file where a folder is",
+        show::name(path)
+    )]
     PlaceKind {
         /// The destination.
         path: PathBuf,
     },
     /// The sandbox's own cache folder cannot be used.
-    #[error("the sandbox's cache folder {} cannot be used: {error}", path.display())]
+    #[error(
+        "the sandbox's cache folder {} cannot be used: {error}",
+        show::name(path)
+    )]
     Cache {
         /// Which folder.
         path: PathBuf,
@@ -307,13 +361,16 @@ pub enum Error {
     #[error("there is nothing to check: sjail check 'LINE', or sjail check -- PROGRAM ARG…")]
     NothingToCheck,
     /// No such program in the jail.
-    #[error("{}: not found in the jail. Programs are looked for in the jail's own PATH; --ro FOLDER shows one that is elsewhere", program.display())]
+    #[error(
+        "{}: not found in the jail. Programs are looked for in the jail's own PATH; --ro FOLDER shows one that is elsewhere",
+        show::name(program)
+    )]
     NotFound {
         /// As it was typed.
         program: OsString,
     },
     /// There, but not to be executed.
-    #[error("{} cannot be executed: {errno}", program.display())]
+    #[error("{} cannot be executed: {errno}", show::name(program))]
     NotExecutable {
         /// As it was typed.
         program: OsString,
@@ -321,7 +378,11 @@ pub enum Error {
         errno: Errno,
     },
     /// A script whose interpreter is missing.
-    #[error("{} needs {}, which the jail does not have", script.display(), interpreter.display())]
+    #[error(
+        "{} needs {}, which the jail does not have",
+        show::name(script),
+        show::name(interpreter)
+    )]
     NoInterpreter {
         /// The script.
         script: PathBuf,
@@ -329,7 +390,10 @@ pub enum Error {
         interpreter: OsString,
     },
     /// The working folder is not in the jail.
-    #[error("the working folder {} is not shown in the jail: go to the workspace, or name it with --workspace, --rw or --ro", path.display())]
+    #[error(
+        "the working folder {} is not shown in the jail: go to the workspace, or name it with --workspace, --rw or --ro",
+        show::name(path)
+    )]
     CwdInvisible {
         /// The folder.
         path: PathBuf,
@@ -404,13 +468,16 @@ pub enum Error {
     #[error("approval is pending: {id}. Answer with `sjail queue approve {id}`, then run it with `sjail run --approval {id}`", id = .0.id)]
     Pending(Box<Waiting>),
     /// What an approval is tied to changed between the answer and the start.
-    #[error("{} is not what was approved: it changed just now; nothing was run, submit it again", path.display())]
+    #[error(
+        "{} is not what was approved: it changed just now; nothing was run, submit it again",
+        show::name(path)
+    )]
     Drifted {
         /// The file or folder.
         path: PathBuf,
     },
     /// A command on the host could not be started.
-    #[error("{} cannot be started on the host: {error}", program.display())]
+    #[error("{} cannot be started on the host: {error}", show::name(program))]
     OnHost {
         /// The program.
         program: OsString,

@@ -494,7 +494,7 @@ pub fn say(text: &str) {
         text.lines().map(
             |line| match line.bytes().all(|byte| b" |^".contains(&byte)) {
                 true => line.to_owned(),
-                false => show::inert(line.as_bytes()),
+                false => show::settled(line),
             },
         );
     let first = lines.next().unwrap_or_default();

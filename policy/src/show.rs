@@ -5,6 +5,8 @@
 //! that the reader sees all of it, and two different texts never look the same. Nothing
 //! is cut without saying so.
 
+use std::ffi::OsStr;
+
 use crate::effect::Span;
 
 /// Shows bytes inertly, on one line.
@@ -25,6 +27,30 @@ pub fn inert(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for piece in pieces(bytes) {
         text.push_str(&piece.text);
+    }
+    text
+}
+
+/// Shows the name of a file or program inertly, to stand in a sentence.
+pub fn name(name: impl AsRef<OsStr>) -> String {
+    inert(name.as_ref().as_encoded_bytes())
+}
+
+/// The last look at a line whose strange parts were made inert where they were put in: what
+/// is still live is escaped, what is an escape already stays one.
+///
+/// ```
+/// use sjail_policy::show::{inert, settled};
+/// assert_eq!(settled(&inert(b"a\nb \\x1b")), inert(b"a\nb \\x1b"));
+/// assert_eq!(settled("a\u{202e}b\n"), "a\\u{202e}b\\n");
+/// ```
+pub fn settled(line: &str) -> String {
+    let mut text = String::with_capacity(line.len());
+    for letter in line.chars() {
+        match is_printable(letter) {
+            true => text.push(letter),
+            false => text.push_str(&escape(letter)),
+        }
     }
     text
 }
@@ -375,6 +401,14 @@ mod tests {
             let shown = inert(&bytes);
             prop_assert_eq!(read_back(&shown), bytes);
             prop_assert!(shown.chars().all(is_printable), "{:?}", shown);
+        }
+
+        #[test]
+        fn a_last_look_changes_nothing_that_is_inert(bytes in hostile()) {
+            let shown = inert(&bytes);
+            prop_assert_eq!(settled(&shown), shown);
+            let lossy = String::from_utf8_lossy(&bytes);
+            prop_assert!(settled(&lossy).chars().all(is_printable));
         }
 
         #[test]
