@@ -106,6 +106,12 @@ impl Protection {
     /// Deals with the difference between what is held and what is there.
     pub(super) fn settle(&mut self, mut now: Inventory, jail: Option<&Jail>) {
         self.note_made(&now);
+        for path in now.opened.drain(..) {
+            let finding = Finding::opened(&path);
+            if !self.findings.contains(&finding) {
+                self.findings.push(finding);
+            }
+        }
         let mut watched: HashSet<PathBuf> =
             self.start.places.iter().map(|p| p.path.clone()).collect();
         let new_folders: Vec<_> = now.places.drain(..).collect();
@@ -216,12 +222,15 @@ impl Protection {
                     repository::Pointer::Inside(_)
                 )
         };
+        let awaited = || self.start.awaited.contains(&sighting.path);
         let unfinished = || jail.is_some() && is_unfinished(sighting);
         match (sighting.role, known) {
-            (Role::Way | Role::Target | Role::ForeignWorktree, true) | (Role::GitConfig, _) => {
-                Fate::Close
+            (Role::Way | Role::Target | Role::ForeignWorktree | Role::Shut, true)
+            | (Role::GitConfig, _) => Fate::Close,
+            (Role::Target, false) if awaited() => {
+                Fate::Move("appeared during the run where a protected link leads to")
             }
-            (Role::Way | Role::Target | Role::ForeignWorktree, false) => Fate::Leave,
+            (Role::Way | Role::Target | Role::ForeignWorktree | Role::Shut, false) => Fate::Leave,
             (Role::GitHooks, _) if sighting.kind == Kind::Folder => Fate::Close,
             (Role::Pointer, true) if sound_pointer() => Fate::Close,
             (Role::Pointer, false) if unfinished() || into_copy() || sound_pointer() => Fate::Leave,

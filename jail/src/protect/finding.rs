@@ -110,6 +110,14 @@ impl Finding {
         }
     }
 
+    /// A folder was made unreadable during the run.
+    pub fn opened(path: &Path) -> Finding {
+        Finding::noted(
+            path,
+            "was closed to its own owner during the run; it was opened again, to look for protected names in it",
+        )
+    }
+
     /// Something to know.
     pub fn noted(path: &Path, why: impl Into<String>) -> Finding {
         Finding {

@@ -32,6 +32,12 @@ pub struct Inventory {
     pub tops: Vec<PathBuf>,
     /// When the look began.
     pub time: Option<Moment>,
+    /// What something protected leads to and is not there yet.
+    pub awaited: Vec<PathBuf>,
+    /// Folders that cannot be looked into.
+    pub shut: Vec<PathBuf>,
+    /// Folders that could not, and were opened.
+    pub opened: Vec<PathBuf>,
     /// Folders outside the workspace that git needs, checked both ways.
     pub grants: Vec<PathBuf>,
     /// What could not be honoured, in sentences.
@@ -70,6 +76,8 @@ pub enum Role {
     ForeignWorktree,
     /// What a protected name leads to that was a link at the start.
     Target,
+    /// A folder that could not be looked into at the start: nothing in it changes.
+    Shut,
     /// A folder on the way to one of the others.
     Way,
 }
@@ -128,6 +136,7 @@ impl Inventory {
         self.git_dirs.extend(other.git_dirs.into_iter().filter(new));
         self.places.extend(other.places);
         self.children.extend(other.children);
+        self.opened.extend(other.opened);
     }
 
     /// Without plain names and ways: what a new repository is judged by. Plain names in

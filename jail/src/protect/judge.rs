@@ -11,6 +11,7 @@ use sjail_policy::git_keys::{self, Place};
 
 use super::finding::Finding;
 use super::quarantine::{self, Quarantine};
+use super::reach;
 use super::repository::small;
 
 /// Where the judged repository lies and where refused things go.
@@ -118,11 +119,27 @@ impl Court<'_> {
             findings.extend(item.as_ref().map(Finding::quarantined));
             return Ok(());
         }
-        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-            if is_live_hook(&entry.path()) {
-                let item = self
-                    .quarantine
-                    .take(&entry.path(), "is a program that git would run")?;
+        let listed = match fs::read_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let opened = reach::folder(path).map_err(io::Error::from);
+                opened.and_then(|()| fs::read_dir(path))
+            }
+            listed => listed,
+        };
+        match listed {
+            Ok(entries) => {
+                for entry in entries.flatten() {
+                    if is_live_hook(&entry.path()) {
+                        let why = "is a program that git would run";
+                        let item = self.quarantine.take(&entry.path(), why)?;
+                        findings.extend(item.as_ref().map(Finding::quarantined));
+                    }
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(_) => {
+                let why = "cannot be looked into, and git would run what is in it";
+                let item = self.quarantine.take(path, why)?;
                 findings.extend(item.as_ref().map(Finding::quarantined));
             }
         }
@@ -132,7 +149,14 @@ impl Court<'_> {
     /// Writes a configuration anew, if it still is what was judged. Over the old bytes, not
     /// by renaming: the jail's read-only mount is on this very file, and would go with it.
     fn put(&self, path: &Path, judged: &[u8], text: &[u8]) -> Result<bool, quarantine::Error> {
-        overwrite(path, judged, text).map_err(|source| quarantine::Error::Take {
+        let put = match overwrite(path, judged, text) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let opened = reach::name(path).map_err(io::Error::from);
+                opened.and_then(|()| overwrite(path, judged, text))
+            }
+            put => put,
+        };
+        put.map_err(|source| quarantine::Error::Take {
             path: path.to_owned(),
             to: path.to_owned(),
             source,

@@ -26,6 +26,7 @@ pub mod inventory;
 pub mod judge;
 pub mod names;
 pub mod quarantine;
+pub mod reach;
 pub mod record;
 pub mod repository;
 pub mod scan;
@@ -41,6 +42,7 @@ use nix::errno::Errno;
 use nix::poll::PollFlags;
 use sjail_policy::git_command::Writer;
 use sjail_policy::plan::{Access, Plan};
+use sjail_policy::show;
 
 use crate::cleanup;
 use crate::result::RunId;
@@ -117,15 +119,25 @@ pub enum Error {
     #[error("watching the workspace for protected names failed: {}", .0.desc())]
     Watch(Errno),
     /// There are too many protected names to hold each of them.
-    #[error("{} and the repositories in it hold {found} protected names, more than the {} that can be held; run it in a folder further down, with --workspace there, or with a smaller protect.depth", workspace.display(), scan::MAX_NAMES)]
+    #[error(
+        "{} and the repositories in it hold {found} protected names, more than the {} that can be held; run it in a folder further down, with --workspace there, or with a smaller protect.depth",
+        show::name(workspace),
+        scan::MAX_NAMES
+    )]
     TooMany {
         /// Where.
         workspace: PathBuf,
         /// How many.
         found: usize,
     },
+    /// Nobody can tell what is in the workspace.
+    #[error("the workspace {path} cannot be looked into, because its mode keeps its own owner out, so nobody can tell which names in it are protected; `chmod u+rwx {path}` opens it", path = show::name(.0))]
+    Shut(PathBuf),
     /// The copy of a folder of git cannot be made.
-    #[error("making a copy of {} for a git command that writes git's configuration failed: {source}", path.display())]
+    #[error(
+        "making a copy of {} for a git command that writes git's configuration failed: {source}",
+        show::name(path)
+    )]
     Copy {
         /// Which folder.
         path: PathBuf,
@@ -157,13 +169,18 @@ impl Protection {
         if plan.workspace.access != Access::Rw || protect.names.is_empty() {
             return Ok(None);
         }
-        let search = Search {
+        let mut search = Search {
             workspace: plan.workspace.path.as_path().to_owned(),
             cwd: plan.command.cwd.as_path().to_owned(),
             names: Names::new(&protect.names),
             depth: protect.depth,
+            shut: HashSet::new(),
         };
         let start = search.run();
+        if start.shut.contains(&search.workspace) {
+            return Err(Error::Shut(search.workspace));
+        }
+        search.shut = start.shut.iter().cloned().collect();
         let held: Vec<Sighting> = start.mounted().into_iter().cloned().collect();
         if held.len() > scan::MAX_NAMES {
             return Err(Error::TooMany {
@@ -331,7 +348,8 @@ impl Protection {
             Some(Watch::Signal(_)) => !self.watch.as_ref().is_some_and(Watch::happened),
             _ => false,
         };
-        if !quiet || !self.made.is_empty() {
+        // What is awaited could have appeared between two folders' being watched.
+        if !quiet || !self.made.is_empty() || !self.start.awaited.is_empty() {
             self.look(None);
         }
         self.sweep();
@@ -357,7 +375,7 @@ impl Protection {
         known: &HashSet<PathBuf>,
         quarantine: Quarantine,
     ) -> Vec<Finding> {
-        let now = search.run();
+        let now = search.run_opening();
         let start = Inventory {
             sightings: now
                 .sightings

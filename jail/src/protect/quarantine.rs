@@ -21,7 +21,9 @@ use nix::errno::Errno;
 use nix::fcntl::{RenameFlags, renameat2};
 use serde::{Deserialize, Serialize};
 use sjail_policy::bytes::ByteString;
+use sjail_policy::show;
 
+use super::reach;
 use crate::sys::file::{NO_LINKS, openat2};
 
 /// The quarantine of one sandbox.
@@ -52,7 +54,8 @@ pub enum Error {
     /// Moving it away failed.
     #[error(
         "{} must not stay in the workspace, and moving it to {} failed: {source}; remove it yourself before you use the folder",
-        path.display(), to.display()
+        show::name(path),
+        show::name(to)
     )]
     Take {
         /// What.
@@ -62,8 +65,16 @@ pub enum Error {
         /// Why not.
         source: io::Error,
     },
+    /// It could not be moved, and got a harmless name where it is.
+    #[error("{why}; it is called {} now, which nothing runs", show::name(to))]
+    Aside {
+        /// What happened.
+        why: Box<Error>,
+        /// Its new name.
+        to: PathBuf,
+    },
     /// Putting it back failed.
-    #[error("putting {} back failed: {source}", path.display())]
+    #[error("putting {} back failed: {source}", show::name(path))]
     Restore {
         /// Where it was.
         path: PathBuf,
@@ -71,7 +82,7 @@ pub enum Error {
         source: io::Error,
     },
     /// There is already something.
-    #[error("{} exists: move it away first, then restore again", .0.display())]
+    #[error("{} exists: move it away first, then restore again", show::name(.0))]
     InTheWay(PathBuf),
     /// No such item.
     #[error("there is nothing called {0} in quarantine; `sjail quarantine list` shows what is")]
@@ -100,7 +111,7 @@ impl Quarantine {
         match self.take_as(path, path, why) {
             Ok(item) => Ok(Some(item)),
             Err(_) if is_gone(path) => Ok(None),
-            Err(error) => Err(error),
+            Err(error) => Err(aside(path, error)),
         }
     }
 
@@ -129,9 +140,16 @@ impl Quarantine {
         fs::write(to.join("about.json"), about).map_err(failed)?;
         let name = wanted.file_name().unwrap_or(OsStr::new("unnamed"));
         let from = path.file_name().unwrap_or(name);
-        let moved = parent_of(path)
-            .map_err(io::Error::from)
-            .and_then(|folder| move_tree(&folder, from, &to.join(stored(name))));
+        let go = || move_out(path, from, &to.join(stored(name)));
+        let moved = match go() {
+            // By its mode, or by that of the folder it is in.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let folder = path.parent().unwrap_or(path);
+                let opened = reach::folder(folder).and_then(|()| reach::name(path));
+                opened.map_err(io::Error::from).and_then(|()| go())
+            }
+            moved => moved,
+        };
         if let Err(source) = moved {
             let _ = fs::remove_dir_all(&to);
             return Err(failed(source));
@@ -215,6 +233,27 @@ fn find(sandboxes: &Path, id: &str) -> Result<(Item, PathBuf), Error> {
         .ok_or_else(|| Error::Unknown(id.to_owned()))
 }
 
+/// Gives a name that cannot be taken (another file system is full, a tree is too deep to be
+/// copied there) another one, in its own folder: a name that neither git nor anybody else
+/// looks for.
+fn aside(path: &Path, why: Error) -> Error {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".sjail-{}.sample", letters()));
+    let to = path.with_file_name(&name);
+    let moved = parent_of(path).and_then(|folder| {
+        let from = path.file_name().unwrap_or_default();
+        let flags = RenameFlags::RENAME_NOREPLACE;
+        renameat2(&folder, from, &folder, name.as_os_str(), flags)
+    });
+    match moved {
+        Ok(()) => Error::Aside {
+            why: Box::new(why),
+            to,
+        },
+        Err(_) => why,
+    }
+}
+
 fn is_gone(path: &Path) -> bool {
     fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
@@ -226,6 +265,11 @@ fn stored(name: &OsStr) -> OsString {
     } else {
         name.to_owned()
     }
+}
+
+/// Moves a name to a path that does not exist yet.
+fn move_out(path: &Path, name: &OsStr, to: &Path) -> io::Result<()> {
+    move_tree(&parent_of(path)?, name, to)
 }
 
 /// The folder that holds a name, reached without any link.

@@ -36,6 +36,8 @@ struct Text {
     run: String,
     depth: u8,
     known: Vec<ByteString>,
+    #[serde(default)]
+    shut: Vec<ByteString>,
 }
 
 /// Where records lie: in the user's runtime folder, or else among the kept records.
@@ -70,6 +72,12 @@ impl Record {
                 .map(|sighting| sighting.path.as_path())
                 .chain(protection.git_dirs())
                 .map(ByteString::from)
+                .collect(),
+            shut: protection
+                .start
+                .shut
+                .iter()
+                .map(|path| ByteString::from(path.as_path()))
                 .collect(),
         };
         match DirBuilder::new().mode(0o700).create(folder) {
@@ -127,12 +135,9 @@ pub fn sweep(folder: &Path, names: &[ByteString]) -> Vec<Finding> {
                     cwd: text.cwd.as_path().to_owned(),
                     names: Names::new(names),
                     depth: text.depth,
+                    shut: paths(&text.shut),
                 };
-                let known: HashSet<PathBuf> = text
-                    .known
-                    .iter()
-                    .map(|path| path.as_path().to_owned())
-                    .collect();
+                let known = paths(&text.known);
                 let quarantine = Quarantine::new(text.sandbox.as_path(), &text.run);
                 findings.extend(Protection::finish_for(search, &known, quarantine));
             }
@@ -144,6 +149,10 @@ pub fn sweep(folder: &Path, names: &[ByteString]) -> Vec<Finding> {
         let _ = fs::remove_file(&path);
     }
     findings
+}
+
+fn paths(list: &[ByteString]) -> HashSet<PathBuf> {
+    list.iter().map(|path| path.as_path().to_owned()).collect()
 }
 
 fn is_young(file: &File) -> bool {

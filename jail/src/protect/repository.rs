@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use sjail_policy::git_config::Document;
 use sjail_policy::git_keys::normal;
+use sjail_policy::show;
 
 use super::inventory::Role;
 
@@ -32,7 +33,7 @@ pub fn follow(dot_git: &Path, workspace: &Path) -> Pointer {
     let refused = |why: &str| {
         Pointer::Refused(format!(
             "git will not work here: {} {why}",
-            dot_git.display()
+            show::name(dot_git)
         ))
     };
     let Some(git_dir) = pointed_to(dot_git) else {
@@ -59,9 +60,22 @@ pub fn follow(dot_git: &Path, workspace: &Path) -> Pointer {
         }
         _ => refused(&format!(
             "points to {}, which does not point back; if you trust it, allow it with --rw",
-            git_dir.display()
+            show::name(&git_dir)
         )),
     }
+}
+
+/// Where a chain of links leads, whether something is there or not.
+pub fn end_of_links(path: &Path) -> Option<PathBuf> {
+    const MOST: usize = 16;
+    let mut at = path.to_owned();
+    for _ in 0..MOST {
+        match fs::read_link(&at) {
+            Ok(target) => at = normal(&at.parent()?.join(target))?,
+            Err(_) => return Some(at),
+        }
+    }
+    None
 }
 
 /// The folder that a `.git` file names, absolute.
@@ -105,8 +119,18 @@ fn is_repository(git_dir: &Path) -> bool {
         && git_dir.join("refs").is_dir()
 }
 
-/// What a configuration makes git obey: its folder of hooks, and files it includes.
-pub fn obeyed(config: &Path, git_dir: &Path) -> Vec<(PathBuf, Role)> {
+/// Where a repository's hooks run: at the top of its working tree, or in its own folder where
+/// it has none.
+pub fn top_of(git_dir: &Path) -> PathBuf {
+    match git_dir.parent() {
+        Some(top) if git_dir.file_name() == Some(".git".as_ref()) => top.to_owned(),
+        _ => submodule_tree(git_dir).unwrap_or_else(|| git_dir.to_owned()),
+    }
+}
+
+/// What a configuration makes git obey: its folder of hooks, and files it includes. `top` is
+/// where hooks run.
+pub fn obeyed(config: &Path, top: &Path) -> Vec<(PathBuf, Role)> {
     let mut found = Vec::new();
     let mut files = vec![config.to_owned()];
     let mut next = 0;
@@ -122,14 +146,13 @@ pub fn obeyed(config: &Path, git_dir: &Path) -> Vec<(PathBuf, Role)> {
             let value = Path::new(OsStr::from_bytes(value));
             let key = (entry.key.section.as_str(), entry.key.name.as_str());
             match key {
-                // Relative to where hooks run: the top of the working tree.
+                // Relative to where hooks run.
                 ("core", "hookspath") => {
-                    let top = git_dir.parent().unwrap_or(git_dir);
                     found.extend(normal(&top.join(value)).map(|path| (path, Role::GitHooks)));
                 }
                 // Relative to the file that includes.
                 ("include" | "includeif", "path") => {
-                    let folder = file.parent().unwrap_or(git_dir);
+                    let folder = file.parent().unwrap_or(top);
                     if let Some(path) = normal(&folder.join(value)) {
                         if files.len() < 8 && !files.contains(&path) {
                             files.push(path.clone());

@@ -1,0 +1,177 @@
+//! What git obeys in a repository: its configuration, its hooks, the files that point
+//! elsewhere, in its own folder and in those of submodules and working trees.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use nix::sys::stat::lstat;
+
+use super::listing::Listing;
+use super::look::Look;
+use crate::protect::inventory::{GitDir, Role, Watched};
+use crate::protect::names::starting_with;
+use crate::protect::repository::{self, Pointer};
+use crate::sys::directory::Kind;
+
+impl Look<'_> {
+    /// The repository whose top this is, if it is one.
+    pub(super) fn repository(&mut self, top: &Path, listing: &Listing) {
+        // Both can be: a command can make any folder look like a repository of its own.
+        if listing.is_bare() {
+            self.git_dir(top);
+        }
+        let dot_git = top.join(".git");
+        match listing.kind(b".git") {
+            None => {}
+            Some(Kind::Folder) => self.git_dir(&dot_git),
+            Some(Kind::Link) => {
+                self.see(&dot_git, Role::Pointer);
+                if let Ok(target) = std::fs::canonicalize(&dot_git)
+                    && target.starts_with(&self.search.workspace)
+                {
+                    self.git_dir(&target);
+                }
+            }
+            Some(Kind::File | Kind::Other) => {
+                self.see(&dot_git, Role::Pointer);
+                if let Some(target) = repository::pointed_to(&dot_git)
+                    && lstat(&target).is_err()
+                {
+                    self.led_to(&target, Role::Target);
+                }
+                match repository::follow(&dot_git, &self.search.workspace) {
+                    Pointer::Inside(git_dir) => self.git_dir(&git_dir),
+                    Pointer::Outside(git_dir) => {
+                        self.inventory.grants.push(git_dir.clone());
+                        self.git_dir(&git_dir);
+                    }
+                    // Elsewhere a stale pointer is nobody's concern today.
+                    Pointer::Refused(why) if top == self.search.workspace => {
+                        self.inventory.notes.push(why);
+                    }
+                    Pointer::Refused(_) => {}
+                }
+            }
+        }
+    }
+
+    /// A folder of git.
+    pub(super) fn git_dir(&mut self, path: &Path) {
+        let known = self.git_dirs.contains(path);
+        if known || self.except.iter().any(|except| path.starts_with(except)) {
+            return;
+        }
+        let Some(listing) = self.list(path) else {
+            return;
+        };
+        self.git_dirs.insert(path.to_owned());
+        self.inventory.git_dirs.push(GitDir {
+            path: path.to_owned(),
+        });
+        self.way_to(path);
+        for (entry, kind) in &listing.names {
+            let entry = entry.to_bytes();
+            let at = path.join(OsStr::from_bytes(entry));
+            for name in starting_with(&self.search.names.git, entry) {
+                let role = match entry {
+                    b"config" | b"config.worktree" => Role::GitConfig,
+                    b"hooks" => Role::GitHooks,
+                    _ => Role::GitOther,
+                };
+                self.name(&at, *kind, name.0.get(1..).unwrap_or_default(), role);
+            }
+            match (entry, kind) {
+                (b"config" | b"config.worktree", Kind::File) => {
+                    self.configured(&at, &repository::top_of(path));
+                }
+                (b"modules", Kind::Folder) => self.modules(&at, 0),
+                (b"worktrees", Kind::Folder) => self.worktrees(&at),
+                _ => {}
+            }
+        }
+        self.watch(Watched {
+            path: path.to_owned(),
+            fd: listing.fd,
+        });
+    }
+
+    /// Files in the workspace that git's configuration makes it obey: the folder of
+    /// hooks and included configuration. `top` is where hooks run.
+    fn configured(&mut self, config: &Path, top: &Path) {
+        for (path, role) in repository::obeyed(config, top) {
+            self.led_to(&path, role);
+        }
+    }
+
+    /// Submodules' own folders; a submodule's name may have slashes in it.
+    fn modules(&mut self, path: &Path, depth: u8) {
+        let Some(listing) = self.list(path) else {
+            return;
+        };
+        self.way_to(path);
+        for (name, kind) in &listing.names {
+            let at = path.join(OsStr::from_bytes(name.to_bytes()));
+            if *kind != Kind::Folder {
+                continue;
+            }
+            if lstat(&at.join("HEAD")).is_ok() {
+                self.git_dir(&at);
+            } else if depth < 4 {
+                self.modules(&at, depth + 1);
+            }
+        }
+        self.watch(Watched {
+            path: path.to_owned(),
+            fd: listing.fd,
+        });
+    }
+
+    /// What git keeps of further working trees. Those elsewhere are none of the jail's
+    /// business: its own git must not even prune them because it does not see them.
+    fn worktrees(&mut self, path: &Path) {
+        let Some(listing) = self.list(path) else {
+            return;
+        };
+        self.way_to(path);
+        for (name, kind) in &listing.names {
+            let at = path.join(OsStr::from_bytes(name.to_bytes()));
+            if *kind != Kind::Folder {
+                continue;
+            }
+            match repository::worktree_of(&at) {
+                Some(tree) if tree.starts_with(&self.search.workspace) => {
+                    let Some(inside) = self.list(&at) else {
+                        continue;
+                    };
+                    self.way_to(&at);
+                    let shared = path.with_file_name("config");
+                    for config in [shared, at.join("config.worktree")] {
+                        self.configured(&config, &tree);
+                    }
+                    for (entry, kind) in &inside.names {
+                        let entry = entry.to_bytes();
+                        let file = at.join(OsStr::from_bytes(entry));
+                        for name in starting_with(&self.search.names.worktree, entry) {
+                            let role = match entry {
+                                b"config.worktree" | b"config" => Role::GitConfig,
+                                b"hooks" => Role::GitHooks,
+                                _ => Role::GitOther,
+                            };
+                            self.name(&file, *kind, name.0.get(1..).unwrap_or_default(), role);
+                        }
+                    }
+                    self.watch(Watched {
+                        path: at,
+                        fd: inside.fd,
+                    });
+                }
+                _ => self.see(&at, Role::ForeignWorktree),
+            }
+        }
+        self.watch(Watched {
+            path: path.to_owned(),
+            fd: listing.fd,
+        });
+    }
+}

@@ -1,0 +1,300 @@
+//! A look in progress: what has been found so far, and the folders that are still to be
+//! read.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::sys::stat::lstat;
+use nix::unistd::geteuid;
+use sjail_policy::show;
+
+use super::listing::{self, Listing};
+use super::{SKIPPED, Search};
+use crate::protect::inventory::{Inventory, Role, Sighting, Watched};
+use crate::protect::names::{part_fits, starting_with};
+use crate::protect::{reach, repository};
+use crate::sys::directory::Kind;
+
+/// A look in progress.
+pub(super) struct Look<'a> {
+    pub(super) search: &'a Search,
+    pub(super) inventory: Inventory,
+    pub(super) queue: Vec<(PathBuf, u8)>,
+    pub(super) except: Vec<PathBuf>,
+    pub(super) on_shut: OnShut,
+    buffer: Vec<u8>,
+    /// Where each sighting stands in the list: a hostile workspace has many.
+    index: HashMap<PathBuf, usize>,
+    placed: HashSet<PathBuf>,
+    pub(super) git_dirs: HashSet<PathBuf>,
+}
+
+/// What becomes of a folder that cannot be looked into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OnShut {
+    /// Before a run: the command must not open it, either.
+    Close,
+    /// Later: the command may have closed it.
+    Open,
+}
+
+impl<'a> Look<'a> {
+    pub(super) fn new(search: &'a Search) -> Look<'a> {
+        Look {
+            search,
+            inventory: Inventory::default(),
+            queue: Vec::new(),
+            except: Vec::new(),
+            on_shut: OnShut::Open,
+            buffer: vec![0; 16 * 1024],
+            index: HashMap::new(),
+            placed: HashSet::new(),
+            git_dirs: HashSet::new(),
+        }
+    }
+
+    pub(super) fn watch(&mut self, place: Watched) {
+        self.placed.insert(place.path.clone());
+        self.inventory.places.push(place);
+    }
+
+    /// A top folder: its plain names, its repository, and what is to be searched below.
+    pub(super) fn top(&mut self, path: &Path, depth: u8) {
+        if self.placed.contains(path) {
+            return;
+        }
+        let Some(listing) = self.list(path) else {
+            return;
+        };
+        for (name, kind) in &listing.names {
+            let entry = name.to_bytes();
+            let at = path.join(OsStr::from_bytes(entry));
+            for name in starting_with(&self.search.names.plain, entry) {
+                self.name(&at, *kind, name.0.get(1..).unwrap_or_default(), Role::Plain);
+            }
+            self.child(at, entry, *kind, depth);
+        }
+        self.repository(path, &listing);
+        self.inventory.tops.push(path.to_owned());
+        self.watch(Watched {
+            path: path.to_owned(),
+            fd: listing.fd,
+        });
+    }
+
+    /// A folder in which a repository may lie, or which may be one.
+    pub(super) fn search(&mut self, path: &Path, depth: u8) {
+        // At the last level only two names matter, and asking for them is cheaper than
+        // reading the folder.
+        if depth >= self.search.depth {
+            self.inventory.searched.push((path.to_owned(), depth));
+            let has = |name: &str| !matches!(lstat(&path.join(name)), Err(Errno::ENOENT));
+            if has(".git") || has("HEAD") && has("objects") && has("refs") {
+                self.top(path, depth);
+            }
+            return;
+        }
+        let Some(listing) = self.list(path) else {
+            return;
+        };
+        self.inventory.searched.push((path.to_owned(), depth));
+        if listing.has(b".git") || listing.is_bare() {
+            self.top(path, depth);
+            return;
+        }
+        for (name, kind) in &listing.names {
+            let entry = name.to_bytes();
+            self.child(path.join(OsStr::from_bytes(entry)), entry, *kind, depth);
+        }
+    }
+
+    pub(super) fn child(&mut self, at: PathBuf, entry: &[u8], kind: Kind, depth: u8) {
+        if kind == Kind::Folder && depth < self.search.depth && !SKIPPED.contains(&entry) {
+            self.inventory.children.push(at.clone());
+            self.queue.push((at, depth + 1));
+        }
+    }
+
+    /// The folders between the workspace and the working folder, which are tops as well:
+    /// whoever works there starts editors and agents there.
+    pub(super) fn way_to_cwd(&mut self) {
+        let Ok(below) = self.search.cwd.strip_prefix(&self.search.workspace) else {
+            return;
+        };
+        let mut at = self.search.workspace.clone();
+        for part in below.components().take(16) {
+            at.push(part);
+            self.top(&at, self.search.depth);
+        }
+    }
+
+    /// A name that is replaced is noticed by the folder it is in.
+    pub(super) fn watch_parents(&mut self) {
+        let parents: Vec<PathBuf> = self
+            .inventory
+            .sightings
+            .iter()
+            .filter_map(|sighting| sighting.path.parent())
+            .filter(|parent| !self.placed.contains(*parent))
+            .map(Path::to_owned)
+            .collect();
+        for parent in parents {
+            if !self.placed.contains(&parent)
+                && let Some(place) = self.search.place(&parent)
+            {
+                self.watch(place);
+            }
+        }
+    }
+
+    /// A name whose first part is at `at`: the whole of it, or what is left of it below.
+    pub(super) fn name(&mut self, at: &Path, kind: Kind, rest: &[Vec<u8>], role: Role) {
+        let Some((part, rest)) = rest.split_first() else {
+            self.see(at, role);
+            return;
+        };
+        match kind {
+            Kind::Folder => {
+                let Some(listing) = self.list(at) else {
+                    return;
+                };
+                for (entry, kind) in &listing.names {
+                    if part_fits(part, entry.to_bytes()) {
+                        let below = at.join(OsStr::from_bytes(entry.to_bytes()));
+                        self.name(&below, *kind, rest, role);
+                    }
+                }
+                if !self.placed.contains(at) {
+                    self.watch(Watched {
+                        path: at.to_owned(),
+                        fd: listing.fd,
+                    });
+                }
+            }
+            // A link where a folder should be could be turned elsewhere.
+            Kind::Link => self.see(at, role),
+            Kind::File | Kind::Other => {}
+        }
+    }
+
+    /// Notes a name that exists, the folders on the way to it, and where a link leads.
+    pub(super) fn see(&mut self, path: &Path, role: Role) {
+        let Some(sighting) = Sighting::at(path, role) else {
+            return;
+        };
+        if let Some(parent) = path.parent() {
+            self.way_to(parent);
+        }
+        let kind = sighting.kind;
+        self.add(sighting);
+        if kind != Kind::Link {
+            return;
+        }
+        match std::fs::canonicalize(path) {
+            Ok(target) if target == self.search.workspace => {}
+            Ok(target) => self.led_to(&target, Role::Target),
+            // Nothing is there yet.
+            Err(_) => {
+                if let Some(target) = repository::end_of_links(path) {
+                    self.led_to(&target, Role::Target);
+                }
+            }
+        }
+    }
+
+    /// A path that something protected leads to: seen, or awaited where it would appear.
+    pub(super) fn led_to(&mut self, path: &Path, role: Role) {
+        if !path.starts_with(&self.search.workspace) {
+            return;
+        }
+        if lstat(path).is_ok() {
+            self.see(path, role);
+            return;
+        }
+        self.inventory.awaited.push(path.to_owned());
+        let above = path.ancestors().skip(1).find(|above| lstat(*above).is_ok());
+        if let Some(above) = above
+            && !self.placed.contains(above)
+            && let Some(place) = self.search.place(above)
+        {
+            self.watch(place);
+        }
+    }
+
+    /// Folders between the workspace (or a granted folder) and a name, the last included.
+    pub(super) fn way_to(&mut self, folder: &Path) {
+        let workspace = self.search.workspace.clone();
+        let grants = self.inventory.grants.iter();
+        let base = grants
+            .chain([&workspace])
+            .find(|base| folder.starts_with(base))
+            .cloned();
+        let Some(base) = base else {
+            return;
+        };
+        let missing: Vec<PathBuf> = folder
+            .ancestors()
+            .take_while(|ancestor| *ancestor != base)
+            .filter(|ancestor| !self.index.contains_key(*ancestor))
+            .map(Path::to_owned)
+            .collect();
+        for ancestor in missing.into_iter().rev() {
+            if let Some(sighting) = Sighting::at(&ancestor, Role::Way) {
+                self.add(sighting);
+            }
+        }
+    }
+
+    fn add(&mut self, sighting: Sighting) {
+        let sightings = &mut self.inventory.sightings;
+        let known = self.index.get(&sighting.path);
+        match known.and_then(|at| sightings.get_mut(*at)) {
+            Some(known) if known.role == Role::Way => known.role = sighting.role,
+            Some(_) => {}
+            None => {
+                self.index.insert(sighting.path.clone(), sightings.len());
+                sightings.push(sighting);
+            }
+        }
+    }
+
+    /// Reads a folder. One that keeps its own owner out is remembered or opened: the
+    /// command could have closed it to hide what is in it.
+    pub(super) fn list(&mut self, path: &Path) -> Option<Listing> {
+        match listing::of(path, &mut self.buffer) {
+            Err(Errno::EACCES) if !self.search.shut.contains(path) => match self.on_shut {
+                OnShut::Close => {
+                    self.inventory.shut.push(path.to_owned());
+                    None
+                }
+                OnShut::Open => {
+                    reach::folder(path).ok()?;
+                    self.inventory.opened.push(path.to_owned());
+                    listing::of(path, &mut self.buffer).ok()
+                }
+            },
+            listing => listing.ok(),
+        }
+    }
+
+    /// The command must not open what could not be looked into. A folder of somebody else's
+    /// it cannot open anyway.
+    pub(super) fn close_shut(&mut self) {
+        let is_own =
+            |path: &&PathBuf| lstat(*path).is_ok_and(|stat| stat.st_uid == geteuid().as_raw());
+        let own: Vec<PathBuf> = self.inventory.shut.iter().filter(is_own).cloned().collect();
+        for path in &own {
+            if *path != self.search.workspace {
+                self.see(path, Role::Shut);
+                self.inventory.notes.push(format!(
+                    "{} cannot be looked into, because its mode keeps its own owner out: the jail may not change it or what is in it",
+                    show::name(path)
+                ));
+            }
+        }
+        self.inventory.shut = own;
+    }
+}
