@@ -256,8 +256,8 @@ pub struct RunArgs {
 
 impl RunArgs {
     /// Reads what stands behind `sjail run`.
-    pub fn read(words: Vec<OsString>) -> Result<RunArgs, clap::Error> {
-        if let [dashes, rest @ ..] = words.as_slice()
+    pub fn read(words: &[OsString]) -> Result<RunArgs, clap::Error> {
+        if let [dashes, rest @ ..] = words
             && dashes == OsStr::new("--")
             && !rest.is_empty()
         {
@@ -266,7 +266,32 @@ impl RunArgs {
                 ..RunArgs::default()
             });
         }
-        RunArgs::try_parse_from(std::iter::once(OsString::from("sjail run")).chain(words))
+        let name = OsString::from("sjail run");
+        RunArgs::try_parse_from(std::iter::once(&name).chain(words))
+    }
+
+    /// What words that make no sense as a whole still say: where the result object goes,
+    /// and which command it is about.
+    pub fn at_a_guess(words: &[OsString]) -> RunArgs {
+        let dashes = words.iter().position(|word| word == "--");
+        let (options, command) = words.split_at(dashes.unwrap_or(words.len()));
+        let is_json = options.iter().any(|word| word == "--json");
+        let number =
+            |at: usize, word: &OsString| match word.to_str()?.strip_prefix("--status-fd")? {
+                "" => options.get(at + 1)?.to_str()?.parse().ok(),
+                joined => joined.strip_prefix('=')?.parse().ok(),
+            };
+        let status_fd = options
+            .iter()
+            .enumerate()
+            .find_map(|(at, word)| number(at, word));
+        RunArgs {
+            json: is_json,
+            // Standard output it is, where both were asked for.
+            status_fd: status_fd.filter(|number: &i32| !is_json && *number > 0),
+            command: command.iter().skip(1).cloned().collect(),
+            ..RunArgs::default()
+        }
     }
 }
 
@@ -277,7 +302,7 @@ mod tests {
     use clap::CommandFactory;
 
     fn read(words: &[&str]) -> Result<RunArgs, clap::Error> {
-        RunArgs::read(words.iter().map(OsString::from).collect())
+        RunArgs::read(&words.iter().map(OsString::from).collect::<Vec<_>>())
     }
 
     #[test]
@@ -303,5 +328,20 @@ mod tests {
         ] {
             assert!(read(words).is_err(), "{words:?}");
         }
+    }
+
+    #[test]
+    fn nonsense_still_says_where_its_result_goes() {
+        let guess = |words: &[&str]| {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            let args = RunArgs::at_a_guess(&words);
+            (args.json, args.status_fd, args.command.len())
+        };
+        assert_eq!(guess(&["--bogus", "--json", "--", "ls"]), (true, None, 1));
+        assert_eq!(guess(&["--status-fd", "3", "ls"]), (false, Some(3), 0));
+        assert_eq!(guess(&["--status-fd=3", "--json"]), (true, None, 0));
+        assert_eq!(guess(&["--status-fd=0"]), (false, None, 0));
+        assert_eq!(guess(&["--bogus", "--", "--json"]), (false, None, 1));
+        assert_eq!(guess(&[]), (false, None, 0));
     }
 }

@@ -87,11 +87,8 @@ fn main() -> ExitCode {
 }
 
 fn run(words: Vec<OsString>) -> ExitCode {
-    let args = match cli::RunArgs::read(words) {
-        Ok(args) => args,
-        Err(error) => {
-            return ExitCode::from(cmd::misused(&error));
-        }
-    };
-    ExitCode::from(run::run(&args))
+    ExitCode::from(match cli::RunArgs::read(&words) {
+        Ok(args) => run::run(&args),
+        Err(error) => cmd::misused_run(&error, &words),
+    })
 }

@@ -117,7 +117,7 @@ fn exec(words: &[OsString]) -> u8 {
         Ok(args) => args,
         Err(code) => return code,
     };
-    match RunArgs::read(run_words(args)) {
+    match RunArgs::read(&run_words(args)) {
         Ok(args) => crate::run::run(&args),
         Err(error) => said(&error),
     }

@@ -17,6 +17,8 @@ pub fn suite() -> Vec<Test> {
         missing_interpreter,
         no_command,
         unknown_flag,
+        wrong_usage_has_a_result_object,
+        odd_names_are_escaped_once,
         nonsense_values,
         missing_workspace,
         workspace_is_a_file,
@@ -41,7 +43,7 @@ pub fn suite() -> Vec<Test> {
         missing_path_to_show,
         umask_of_the_caller,
     ];
-    tests.push(Test::new("working_folder_on_a_mount_below", mount_below).only(Identity::Root));
+    tests.push(Test::new("working_folder_on_a_mount_below", mount_below));
     tests
 }
 
@@ -111,6 +113,56 @@ fn unknown_flag(scene: &Scene) -> Verdict {
         .output()?
         .exits(125)?
         .stderr_has("--no-such-flag")?;
+    Ok(())
+}
+
+/// Whoever reads the object gets one, whatever was typed.
+fn wrong_usage_has_a_result_object(scene: &Scene) -> Verdict {
+    let is_told = |output: &Output, object: &str| -> Verdict {
+        output.exits(125)?.stderr_has("--no-such-flag")?;
+        let object: serde_json::Value = serde_json::from_str(object)?;
+        assert_eq!(object["status"], "failed");
+        assert_eq!(object["exit_code"], 125);
+        assert_eq!(object["command"], "echo hello");
+        let reason = object["reason"].as_str().unwrap_or_default();
+        assert!(reason.contains("--no-such-flag"), "{object}");
+        Ok(())
+    };
+    let words = ["--no-such-flag", "--", "echo", "hello"];
+    let output = scene.run(["--json"]).args(words).output()?;
+    is_told(&output, &output.stdout)?;
+    let line = "exec \"$0\" run --status-fd 3 \"$@\" 3>object";
+    let output = scene
+        .host("sh")
+        .args(["-c", line])
+        .args([scene.program("sjail")])
+        .args(words)
+        .output()?;
+    is_told(&output, &scene.read("object")?)?;
+    output.stdout_is("")?;
+    // Asking for help is no misuse.
+    let output = scene.run(["--json", "--help"]).output()?;
+    output.succeeds()?.stdout_has("Usage: sjail run")?;
+    Ok(())
+}
+
+/// A name from strangers is inert on standard error, and can be read back.
+fn odd_names_are_escaped_once(scene: &Scene) -> Verdict {
+    let name = "odd\nsjail: approved \\n \u{1b}[31m";
+    let output = scene
+        .run(["--quiet", "--"])
+        .args([format!("./{name}")])
+        .output()?;
+    let shown = "odd\\nsjail: approved \\\\n \\x1b[31m";
+    refused(&output, 127, &format!("{shown}: not found"))?;
+    assert_eq!(output.stderr.lines().count(), 1, "{output}");
+    let odd = scene.workspace().join(name);
+    fs::create_dir_all(&odd)?;
+    let output = scene
+        .run(["--", "sh", "-c", "mkdir .vscode"])
+        .cwd(&odd)
+        .output()?;
+    output.stderr_has(&format!("{shown}/.vscode"))?;
     Ok(())
 }
 
@@ -212,12 +264,19 @@ fn read_only_working_folder(scene: &Scene) -> Verdict {
 }
 
 fn mount_below(scene: &Scene) -> Verdict {
+    scene.needs(&["unshare", "setpriv"])?;
     let folder = scene.workspace().join("mounted");
-    fs::create_dir(&folder)?;
-    let line = "mount -t tmpfs none mounted && cd mounted && echo here >file && exec \"$0\" run --no-broker --workspace .. -- sh -c 'cat file; echo new >written; pwd'";
+    scene.host("mkdir").args([&folder]).output()?.succeeds()?;
+    let line = "mount -t tmpfs none mounted && cd mounted && echo here >file && exec setpriv --ambient-caps=-all --inh-caps=-all -- \"$0\" run --no-broker --workspace .. -- sh -c 'cat file; echo new >written; pwd'";
+    // An ordinary user mounts in a namespace of its own, under its own name.
+    let space: &[&str] = match scene.identity() {
+        Identity::Root => &["--mount"],
+        Identity::User => &["--user", "--map-current-user", "--keep-caps", "--mount"],
+    };
     let output = scene
         .host("unshare")
-        .args(["--mount", "sh", "-c", line])
+        .args(space)
+        .args(["sh", "-c", line])
         .args([scene.program("sjail")])
         .output()?;
     output

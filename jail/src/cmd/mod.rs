@@ -18,10 +18,12 @@ use clap::Parser;
 use sjail_policy::show::inert_json;
 use sjail_policy::usage;
 
+use crate::cli::RunArgs;
 use crate::client;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::inside;
+use crate::report::Report;
 
 /// Runs the sub-command of that name and gives the exit status.
 pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
@@ -86,11 +88,23 @@ impl Failure {
 /// for; gives the exit status.
 pub fn misused(error: &clap::Error) -> u8 {
     if error.use_stderr() {
-        crate::report::say(&usage::sentence(&error.render().to_string()));
+        crate::report::say(&wrong_usage(error));
         return Exit::Failed.code();
     }
     let _ = error.print();
     Exit::Success.code()
+}
+
+/// The same for `sjail run`, whose caller may be waiting for a result object.
+pub fn misused_run(error: &clap::Error, words: &[OsString]) -> u8 {
+    match Report::new(&RunArgs::at_a_guess(words)) {
+        Ok(report) if error.use_stderr() => report.failed(&Error::Usage(wrong_usage(error))),
+        _ => misused(error),
+    }
+}
+
+fn wrong_usage(error: &clap::Error) -> String {
+    usage::sentence(&error.render().to_string())
 }
 
 impl<E: Into<Error>> From<E> for Failure {
