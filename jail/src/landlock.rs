@@ -64,8 +64,11 @@ pub enum Grant {
     Write,
     /// Reading, writing and controlling devices.
     Devices,
-    /// Everything but device files.
+    /// Everything but device files, and but sockets of others: those that the jail's own
+    /// processes make are always theirs.
     Change,
+    /// Talking to a socket that somebody outside made for the jail.
+    Talk,
 }
 
 /// A Landlock that cannot do what is asked of it.
@@ -150,7 +153,8 @@ impl Grant {
     pub fn includes(self, other: Grant) -> bool {
         match (self, other) {
             (Grant::Devices, other) => other == Grant::Devices,
-            (_, Grant::Devices) => false,
+            (Grant::Talk, other) => other == Grant::Talk,
+            (_, Grant::Devices | Grant::Talk) => false,
             (Grant::Change, _) | (_, Grant::List) => true,
             (Grant::Write, other) => other != Grant::Change,
             (Grant::Read, other) => other == Grant::Read,
@@ -165,12 +169,14 @@ impl Grant {
         let write = make_bitflags!(AccessFs::{WriteFile | Truncate}) & all;
         let control = BitFlags::from(AccessFs::IoctlDev) & all;
         let devices = make_bitflags!(AccessFs::{MakeChar | MakeBlock | IoctlDev});
+        let sockets = BitFlags::from(AccessFs::ResolveUnix) & all;
         match self {
             Grant::List => list,
             Grant::Read => read,
             Grant::Write => read | write,
             Grant::Devices => (read | write | control) & !BitFlags::from(AccessFs::Execute),
-            Grant::Change => all & !devices,
+            Grant::Change => all & !(devices | sockets),
+            Grant::Talk => read | write | sockets,
         }
     }
 }
@@ -198,4 +204,35 @@ pub fn usable_abi() -> Result<ABI, Unavailable> {
         return Err(Unavailable::Kernel(Errno::ENOSYS));
     }
     Ok(ABI::from(abi))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A kernel that knows more is used as the newest that is known.
+    #[test]
+    fn newer_kernels_are_the_newest_known() {
+        assert_eq!(ABI::from(9), ABI::V9);
+        assert_eq!(ABI::from(12), ABI::V9);
+        assert!(AccessFs::from_all(ABI::from(12)).contains(AccessFs::ResolveUnix));
+    }
+
+    #[test]
+    fn sockets_of_others_are_for_those_that_may_talk() {
+        let socket = BitFlags::from(AccessFs::ResolveUnix);
+        let all = [
+            Grant::List,
+            Grant::Read,
+            Grant::Write,
+            Grant::Devices,
+            Grant::Change,
+        ];
+        for grant in all {
+            assert!(!grant.access(ABI::V9).intersects(socket), "{grant:?}");
+            assert!(!grant.includes(Grant::Talk), "{grant:?}");
+        }
+        assert!(Grant::Talk.access(ABI::V9).contains(socket));
+        assert!(!Grant::Talk.access(ABI::V8).intersects(socket));
+    }
 }

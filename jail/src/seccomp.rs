@@ -44,6 +44,8 @@ pub enum Verdict {
 pub enum Rule {
     /// The request is none of TIOCSTI, TIOCLINUX, TIOCSETD.
     Ioctl,
+    /// The request is none that leases a file.
+    Fcntl,
     /// The flags (first argument) name no namespace.
     Clone,
     /// The same for `unshare`, which knows one namespace flag more.
@@ -270,6 +272,10 @@ impl Program {
                     libc::EPERM,
                 );
             }
+            Rule::Fcntl => {
+                self.push(statement(LOAD, argument(1)));
+                self.refuse_any(&[libc::F_SETLEASE as u32, F_SETDELEG], libc::EINVAL);
+            }
             Rule::Clone => self.refuse_bits(0, NAMESPACES),
             Rule::Unshare => self.refuse_bits(0, NAMESPACES | CLONE_NEWTIME),
             Rule::Mode1 => self.refuse_bits(1, SET_ID),
@@ -367,6 +373,8 @@ pub const OFFSET_OF_ARCHITECTURE: u32 = 4;
 
 const CLONE_NEWTIME: u32 = 0x80;
 const TIOCSETD: u32 = 0x5423;
+/// The same for folders, of kernels newer than the C library.
+const F_SETDELEG: u32 = 1024 + 16;
 const PER_LINUX32: u32 = 8;
 const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
 /// The flags of open that make a file; the second is what O_TMPFILE adds to O_DIRECTORY.
@@ -465,6 +473,11 @@ mod tests {
                 [0, request | HIGH, 0, 0, 0, 0],
                 libc::EPERM,
             );
+        }
+        allow(libc::SYS_fcntl, [0, libc::F_SETFL as u64, 0, 0, 0, 0]);
+        for request in [libc::F_SETLEASE as u64, u64::from(F_SETDELEG)] {
+            let args = [0, request | HIGH, 0, 0, 0, 0];
+            refuse(libc::SYS_fcntl, args, libc::EINVAL);
         }
         allow(libc::SYS_clone, [libc::SIGCHLD as u64, 0, 0, 0, 0, 0]);
         allow(libc::SYS_clone, [0x003d_0f00, 0, 0, 0, 0, 0]);

@@ -143,6 +143,14 @@ fn everything(tree: &mut Tree, shown: Shown) -> Result<(), Error> {
     Ok(())
 }
 
+/// Why a path is never shown, whatever flag asks for it.
+pub fn never_shown(path: &Path) -> Option<&'static str> {
+    match look::through_links(path) {
+        Ok(seen) => blocked(&seen.path),
+        Err(_) => blocked(path),
+    }
+}
+
 /// Why a path, all links followed, is never shown. The policy says the same of the path
 /// as it was typed; a link must not make the difference.
 fn blocked(real: &Path) -> Option<&'static str> {

@@ -38,6 +38,7 @@ use crate::sys::mount::READ_ONLY;
 use tree::{Kind, Shown, Tree};
 
 pub use degraded::{prepare as prepare_degraded, private_home};
+pub use grants::never_shown;
 pub use home::{make_folder, make_folders};
 
 /// Everything the child needs, prepared.
@@ -309,7 +310,9 @@ pub fn prepare(
     let mut working_folder = working_folder(&tree, cwd, plan.home.path.as_path())?;
     let mut program = program::resolve(&tree, &plan.command, cwd)?;
     let mut missing = Vec::new();
-    let rules = match rules::draw(&tree, &plan.home, network) {
+    let agent = (network == NetworkSpace::Filtered && !plan.network.ssh_agent.is_empty())
+        .then_some(SSH_AGENT);
+    let rules = match rules::draw(&tree, &plan.home, network, agent.map(Path::new)) {
         Ok(rules) => Some(rules),
         Err(Error::Landlock(why)) if plan.degraded == Degraded::Allowed => {
             missing.push(format!("Landlock is not enforced: {why}"));
@@ -379,8 +382,7 @@ pub fn prepare(
         _image: image,
         observation: Observation::None,
         release: Release::AtOnce,
-        ssh_agent: (network == NetworkSpace::Filtered && !plan.network.ssh_agent.is_empty())
-            .then(|| CString::new(SSH_AGENT).unwrap_or_default()),
+        ssh_agent: agent.map(|place| CString::new(place).unwrap_or_default()),
         bare: None,
     })
 }

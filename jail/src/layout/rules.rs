@@ -10,8 +10,14 @@ use crate::error::Error;
 use crate::inside;
 use crate::landlock::{self, Grant, Rule, Rules, Tcp, Unavailable};
 
-/// The rules for a tree, at the best ABI of this kernel.
-pub fn draw(tree: &Tree, home: &Home, network: NetworkSpace) -> Result<Rules, Error> {
+/// The rules for a tree, at the best ABI of this kernel. `agent` is a socket that will be
+/// there when they are enforced.
+pub fn draw(
+    tree: &Tree,
+    home: &Home,
+    network: NetworkSpace,
+    agent: Option<&Path>,
+) -> Result<Rules, Error> {
     let abi = landlock::usable_abi()?;
     if network == NetworkSpace::Host && !landlock::has_scopes(abi) {
         return Err(Unavailable::Scopes(abi).into());
@@ -39,12 +45,16 @@ pub fn draw(tree: &Tree, home: &Home, network: NetworkSpace) -> Result<Rules, Er
     {
         rules.add(Path::new(inside::DESK), Grant::Read, Kind::Folder);
     }
+    if let Some(agent) = agent {
+        rules.add(agent, Grant::Talk, Kind::File);
+    }
     for entry in tree.mounts() {
         if let Origin::Host(seen) = &entry.origin
             && !entry.dest.starts_with("/dev")
         {
-            let desk = entry.dest.starts_with(inside::DESK);
-            let grant = if entry.is_writable() || desk {
+            let grant = if entry.dest.starts_with(inside::DESK) {
+                Grant::Talk
+            } else if entry.is_writable() {
                 Grant::Change
             } else {
                 Grant::Read

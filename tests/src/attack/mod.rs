@@ -16,6 +16,7 @@ pub mod ipc;
 pub mod mounts;
 pub mod names;
 pub mod net;
+pub mod newer;
 pub mod peers;
 pub mod privileges;
 pub mod raw;
@@ -173,6 +174,15 @@ pub const ATTEMPTS: &[(&str, Attempt)] = &[
     ("write-same", files::write_same),
     ("write-until", names::write_until),
     ("x32", gate::x32),
+    ("call", newer::call_by_number),
+    ("lease", newer::lease),
+    ("own-signals", newer::own_signals),
+    ("real-time", newer::real_time),
+    ("priority", newer::priority),
+    ("spared", newer::spared),
+    ("immutable", newer::immutable),
+    ("forged-sender", newer::forged_sender),
+    ("set-mm", newer::set_mm),
     ("plant", changes::plant),
 ];
 

@@ -7,9 +7,11 @@ mod attempt;
 mod bombs;
 mod environment;
 mod files;
+mod hiding;
 mod ipc;
 mod kernel;
 mod lifetime;
+mod newer;
 mod peers;
 mod project;
 pub mod protected;
@@ -30,6 +32,8 @@ pub fn suite() -> Vec<Test> {
         environment::tests(),
         terminal::tests(),
         lifetime::tests(),
+        hiding::tests(),
+        newer::tests(),
         project::tests(),
         bombs::tests(),
     ]

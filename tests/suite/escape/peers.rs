@@ -96,13 +96,13 @@ pub fn tests() -> Vec<Test> {
 
 /// A process of the host that may be traced, with the canary in its memory and
 /// in a file that it holds open.
-struct Victim {
+pub(super) struct Victim {
     child: Child,
     address: String,
 }
 
 impl Victim {
-    fn new(scene: &Scene) -> Verdict<Victim> {
+    pub(super) fn new(scene: &Scene) -> Verdict<Victim> {
         let secret = File::open(scene.outside_file("held-open", CANARY)?)?;
         let number = secret.as_raw_fd();
         let mut call = scene.host(scene.attacker()?).args(["victim"]);
@@ -128,7 +128,7 @@ impl Victim {
         Ok(Victim { child, address })
     }
 
-    fn pid(&self) -> String {
+    pub(super) fn pid(&self) -> String {
         self.child.id().to_string()
     }
 }

@@ -17,6 +17,10 @@ pub fn tests() -> Vec<Test> {
         tests.push(Test::new(name, move |scene| at_a_terminal(scene, words)));
     }
     tests.push(Test::new(
+        "b12_callers_terminal_behind_redirections",
+        terminal_of_the_session,
+    ));
+    tests.push(Test::new(
         "b12_callers_terminal_by_its_name",
         terminal_by_name,
     ));
@@ -48,6 +52,27 @@ fn at_a_terminal(scene: &Scene, words: &[&str]) -> Verdict {
         Ok(())
     } else {
         Err(Stop::failed(format!("the check is hollow: {screen:?}")))
+    }
+}
+
+/// None of the command's streams is the caller's terminal, but its session has one, which
+/// every process of the session finds at `/dev/tty`.
+fn terminal_of_the_session(scene: &Scene) -> Verdict {
+    let sjail = scene.program("sjail");
+    let at_terminal = |jail: &str| -> Verdict<String> {
+        let write = format!("{jail} sh -c 'echo {CANARY} >/dev/tty' </dev/null >/dev/null 2>&1");
+        let mut terminal = scene.host("sh").args(["-c", &write]).terminal()?;
+        terminal.finish()?;
+        Ok(terminal.screen())
+    };
+    let screen = at_terminal(&format!("{} run --no-broker --", sjail.display()))?;
+    if screen.contains(CANARY) {
+        return Err(Stop::failed(format!("the jail wrote to it: {screen:?}")));
+    }
+    let screen = at_terminal("")?;
+    match screen.contains(CANARY) {
+        true => Ok(()),
+        false => Err(Stop::failed(format!("the check is hollow: {screen:?}"))),
     }
 }
 
