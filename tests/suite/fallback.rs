@@ -45,12 +45,13 @@ pub fn suite() -> Vec<Test> {
 
 /// The same call where new namespaces are refused with this errno: what a container's
 /// filter does.
-fn refusing(call: Call, errno: i32) -> Call {
+pub fn refusing(call: Call, errno: i32) -> Call {
     // SAFETY: the closure makes system calls on memory of its own and nothing else.
-    unsafe { call.before_exec(move || forbid_namespaces(errno)) }
+    unsafe { call.before_exec(move || forbid(&[libc::SYS_clone3, libc::SYS_unshare], errno)) }
 }
 
-fn forbid_namespaces(errno: i32) -> io::Result<()> {
+/// Has these calls answered with this errno from here on; at most four of them.
+pub fn forbid(calls: &[libc::c_long], errno: i32) -> io::Result<()> {
     let step = |code: u32, jt, jf, k| libc::sock_filter {
         code: code as u16,
         jt,
@@ -60,15 +61,17 @@ fn forbid_namespaces(errno: i32) -> io::Result<()> {
     let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
     let answer = libc::BPF_RET | libc::BPF_K;
-    let mut code = [
-        step(load, 0, 0, 0),
-        step(equal, 1, 0, libc::SYS_clone3 as u32),
-        step(equal, 0, 1, libc::SYS_unshare as u32),
-        step(answer, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
-        step(answer, 0, 0, libc::SECCOMP_RET_ALLOW),
-    ];
+    // No allocation: this runs between fork and exec.
+    let mut code = [step(answer, 0, 0, libc::SECCOMP_RET_ALLOW); 7];
+    code[0] = step(load, 0, 0, 0);
+    let count = calls.len().min(4);
+    for (index, call) in calls.iter().take(count).enumerate() {
+        let to_refusal = (count - index) as u8;
+        code[index + 1] = step(equal, to_refusal, 0, *call as u32);
+    }
+    code[count + 2] = step(answer, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32);
     let program = libc::sock_fprog {
-        len: code.len() as u16,
+        len: (count + 3) as u16,
         filter: code.as_mut_ptr(),
     };
     // SAFETY: the program and its instructions outlive the calls.

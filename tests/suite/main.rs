@@ -3,7 +3,9 @@
 mod asking;
 mod broker;
 mod crash;
+mod denials;
 mod desk;
+mod doctor;
 mod escape;
 mod fallback;
 mod kill;
@@ -40,6 +42,8 @@ fn standing() -> Vec<(&'static str, Vec<Test>)> {
         ("limits", limits::suite()),
         ("kill", kill::suite()),
         ("fallback", fallback::suite()),
+        ("doctor", doctor::suite()),
+        ("denials", denials::suite()),
         ("terminal", terminal::suite()),
         ("seeds", seeds::suite()),
         ("network", network::suite()),

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 
-use landlock::{Access, AccessFs, Ruleset, RulesetAttr, RulesetStatus};
+use landlock::{ABI, Access, AccessFs, Ruleset, RulesetAttr, RulesetStatus};
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
 use sjail_policy::plan;
@@ -11,6 +11,7 @@ use sjail_policy::size::Size;
 use super::Entry;
 use crate::caller::Account;
 use crate::client::Desk;
+use crate::landlock::{Unavailable, usable_abi};
 use crate::limits::scope::Scope;
 use crate::limits::{Limits, Means, Wanted};
 use crate::result::RunId;
@@ -52,9 +53,9 @@ fn capabilities() -> Entry {
 }
 
 fn landlock() -> Entry {
-    let abi = match kernel_abi() {
+    let abi = match usable_abi() {
         Ok(abi) => abi,
-        Err(Errno::EOPNOTSUPP) => {
+        Err(Unavailable::Kernel(Errno::EOPNOTSUPP)) => {
             let lsm = fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
             let list = if lsm.trim().is_empty() {
                 "…"
@@ -79,7 +80,7 @@ fn landlock() -> Entry {
     let closed = namespace::child(|| {
         process::no_new_privileges()?;
         let status = Ruleset::default()
-            .handle_access(AccessFs::from_all(landlock::ABI::V1))
+            .handle_access(AccessFs::from_all(ABI::V1))
             .and_then(Ruleset::create)
             .and_then(|rules| rules.restrict_self())
             .map_err(|_| Errno::EINVAL)?;
@@ -90,14 +91,41 @@ fn landlock() -> Entry {
     match closed.as_deref() {
         Ok([1]) => Entry::verified(
             "Landlock",
-            format!("ABI {abi}; a closed file could not be opened"),
+            format!("{}; a closed file could not be opened", version(abi)),
         ),
         _ => Entry::missing(
             "Landlock",
-            format!("ABI {abi}, but its rules are not enforced"),
+            format!("{}, but its rules are not enforced", version(abi)),
             "another security module or a container refuses it",
         ),
     }
+}
+
+/// What the mounts and the filter must hold alone, by the version that can hold it, too.
+const SINCE: [(ABI, &str); 4] = [
+    (ABI::V3, "truncating files"),
+    (ABI::V5, "control of devices"),
+    (ABI::V6, "abstract sockets and signals (so no --net host)"),
+    (ABI::V9, "sockets of others in writable folders"),
+];
+
+/// The version in use, the kernel's own where it is another, and what it cannot hold.
+fn version(used: ABI) -> String {
+    let mut text = format!("ABI {used}");
+    if let Ok(kernel) = kernel_abi()
+        && kernel != used as i32
+    {
+        text.push_str(&format!(" of the kernel's {kernel}"));
+    }
+    let without: Vec<&str> = SINCE
+        .iter()
+        .filter(|(since, _)| used < *since)
+        .map(|(_, what)| *what)
+        .collect();
+    if !without.is_empty() {
+        text.push_str(&format!(", which does not know {}", without.join(", ")));
+    }
+    text
 }
 
 fn seccomp() -> Entry {
