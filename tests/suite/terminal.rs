@@ -494,14 +494,18 @@ fn a_screen_inside_tmux(scene: &Scene) -> Verdict {
 fn job_control_inside(scene: &Scene) -> Verdict {
     scene.needs(&["bash"])?;
     let mut run = scene
-        .run(["--", "bash", "--norc", "--noprofile", "-i"])
+        .run(["--env", "PS1=inside> ", "--"])
+        .args(["bash", "--norc", "--noprofile", "-i"])
         .env("TERM", "dumb")
         .terminal()?;
-    run.expect("$ ").or_else(|_| run.expect("# "))?;
-    run.line("sleep 100")?;
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    run.expect("inside> ")?;
+    // The key is the job's when the job runs, and not before: a shell that is just about to
+    // start it ignores the signal.
+    run.line("sh -c 'echo started-$((40+2)); exec sleep 100'")?;
+    run.expect("started-42")?;
     run.send("\x1a")?;
     run.expect("Stopped")?;
+    run.expect("inside> ")?;
     run.line("jobs | wc -l; kill %1; echo in-$((20+3))")?;
     run.expect("in-23")?;
     assert!(!run.screen().contains("no job control"), "{}", run.screen());
