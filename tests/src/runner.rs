@@ -24,6 +24,9 @@ const WORKERS: usize = 2;
 /// More failures than this are no accident of the moment.
 const SECOND_TRIES: usize = 8;
 
+/// How many of the slowest tests are named.
+const SLOWEST: usize = 15;
+
 /// The hidden word with which the runner starts itself for one test.
 const ONE: &str = "--one";
 
@@ -115,6 +118,13 @@ impl Job<'_> {
     }
 }
 
+/// A job that was played: how it ended, and after how long.
+struct Played<'a> {
+    job: Job<'a>,
+    outcome: Outcome,
+    took: Duration,
+}
+
 fn run_all(tests: &[&Test], asked: &Asked, attacker: &str) -> io::Result<ExitCode> {
     let ground = tempfile::Builder::new().prefix("sjail-tests.").tempdir()?;
     fs::set_permissions(ground.path(), fs::Permissions::from_mode(0o755))?;
@@ -144,7 +154,11 @@ fn run_all(tests: &[&Test], asked: &Asked, attacker: &str) -> io::Result<ExitCod
         } else if asked.identity.is_none() {
             results.extend(mine.map(|&test| {
                 let reason = "the runner was not started as root".to_string();
-                (Job { test, identity }, Outcome::Skipped(reason))
+                Played {
+                    job: Job { test, identity },
+                    outcome: Outcome::Skipped(reason),
+                    took: Duration::ZERO,
+                }
             }));
         }
     }
@@ -157,23 +171,28 @@ fn run_all(tests: &[&Test], asked: &Asked, attacker: &str) -> io::Result<ExitCod
 /// what it said when it failed: that is a defect of the test or a race of sjail's.
 /// Where much failed there is nothing to find out.
 fn try_again<'a>(
-    results: &mut Vec<(Job<'a>, Outcome)>,
+    results: &mut [Played<'a>],
     ground: &Path,
     binaries: &Binaries,
 ) -> Vec<(String, String)> {
     let failed = |outcome: &Outcome| matches!(outcome, Outcome::Failed(_));
-    if results.iter().filter(|(_, o)| failed(o)).count() > SECOND_TRIES {
+    if results
+        .iter()
+        .filter(|played| failed(&played.outcome))
+        .count()
+        > SECOND_TRIES
+    {
         return Vec::new();
     }
     let mut unsteady = Vec::new();
-    for (job, outcome) in results.iter_mut() {
-        let Outcome::Failed(first) = outcome else {
+    for played in results.iter_mut() {
+        let Outcome::Failed(first) = &mut played.outcome else {
             continue;
         };
-        let mut again = run_jobs(vec![*job], 1, ground, binaries);
-        if let Some((_, second @ Outcome::Passed)) = again.pop() {
-            unsteady.push((job.name(), std::mem::take(first)));
-            *outcome = second;
+        let again = run_jobs(vec![played.job], 1, ground, binaries).pop();
+        if let Some(second) = again.filter(|again| again.outcome == Outcome::Passed) {
+            unsteady.push((played.job.name(), std::mem::take(first)));
+            *played = second;
         }
     }
     unsteady
@@ -185,7 +204,7 @@ fn run_jobs<'a>(
     workers: usize,
     ground: &Path,
     binaries: &Binaries,
-) -> Vec<(Job<'a>, Outcome)> {
+) -> Vec<Played<'a>> {
     let queue = Mutex::new(VecDeque::from(jobs));
     let results = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -194,6 +213,7 @@ fn run_jobs<'a>(
                 loop {
                     let next = queue.lock().ok().and_then(|mut queue| queue.pop_front());
                     let Some(job) = next else { break };
+                    let started = Instant::now();
                     let outcome = run_job(&job, ground, binaries)
                         .unwrap_or_else(|error| Outcome::Failed(format!("the runner: {error}")));
                     let word = match &outcome {
@@ -203,7 +223,8 @@ fn run_jobs<'a>(
                     };
                     println!("test {} ... {word}", job.name());
                     if let Ok(mut results) = results.lock() {
-                        results.push((job, outcome));
+                        let took = started.elapsed();
+                        results.push(Played { job, outcome, took });
                     }
                 }
             });
@@ -378,14 +399,14 @@ fn left_running(tree: Tree) -> Vec<String> {
 }
 
 /// Prints failures in full, skips by name, counts last.
-fn report(results: &[(Job<'_>, Outcome)], unsteady: &[(String, String)]) -> ExitCode {
+fn report(results: &[Played<'_>], unsteady: &[(String, String)]) -> ExitCode {
     let mut out = io::stdout().lock();
     let mut counts = (0, 0, 0);
     let mut failures = String::new();
     let mut skips = String::new();
-    for (job, outcome) in results {
-        let name = job.name();
-        match outcome {
+    for played in results {
+        let name = played.job.name();
+        match &played.outcome {
             Outcome::Passed => counts.0 += 1,
             Outcome::Failed(message) => {
                 counts.1 += 1;
@@ -406,6 +427,9 @@ fn report(results: &[(Job<'_>, Outcome)], unsteady: &[(String, String)]) -> Exit
             "\nunsteady, passed only at the second try: {name}\n{first}"
         );
     }
+    if results.len() > SLOWEST {
+        let _ = write!(out, "\nslowest, in seconds:\n{}", slowest(results));
+    }
     if !skips.is_empty() {
         let _ = write!(out, "\nskipped:\n{skips}");
     }
@@ -416,4 +440,24 @@ fn report(results: &[(Job<'_>, Outcome)], unsteady: &[(String, String)]) -> Exit
     } else {
         ExitCode::FAILURE
     }
+}
+
+/// The tests that took longest, one a line, and what all took together: where to look when a
+/// whole run gets too long.
+fn slowest(results: &[Played<'_>]) -> String {
+    let mut by_time: Vec<&Played<'_>> = results.iter().collect();
+    by_time.sort_by_key(|played| std::cmp::Reverse(played.took));
+    let lines: String = by_time
+        .iter()
+        .take(SLOWEST)
+        .map(|played| {
+            format!(
+                "  {:6.1} {}\n",
+                played.took.as_secs_f64(),
+                played.job.name()
+            )
+        })
+        .collect();
+    let all: Duration = results.iter().map(|played| played.took).sum();
+    format!("{lines}  {:6.1} all together\n", all.as_secs_f64())
 }

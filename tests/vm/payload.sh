@@ -21,7 +21,8 @@ if [ -e short ]; then ./ship --short || status=1; exit $status; fi
 if [ -e ship ]; then ./ship || status=1; fi
 mapfile -t filters <filters
 [ -n "${filters[0]}" ] || filters=(escape)
-uname -r
+echo "== sjail doctor, Linux $(uname -r)"
+user-login alice "$PWD/sjail" doctor
 export SJAIL_TEST_BINARIES=$PWD SJAIL_TEST_PATIENCE=10
 ./e2e --as user "${filters[@]}" || status=1
 exit $status
