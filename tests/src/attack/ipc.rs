@@ -132,6 +132,11 @@ pub mod plant {
         let kind = c("user");
         let name = c(name);
         let user_keyring = -4isize as usize;
+        // A service's own session does not hold its user's keyring as a login's does; without it
+        // nobody, jailed or not, could read the key.
+        const LINK: usize = 8;
+        let session_keyring = -3isize as usize;
+        let _ = call(libc::SYS_keyctl, &[LINK, user_keyring, session_keyring]);
         let arguments = [
             address(kind.as_c_str()),
             address(name.as_c_str()),

@@ -3,6 +3,8 @@
 use std::fs;
 use std::io;
 
+use nix::sys::statvfs::{FsFlags, statvfs};
+
 use super::raw::{address, c, call};
 use super::{ATTEMPTS, Found, word};
 
@@ -38,12 +40,23 @@ pub fn bind(words: &[String]) -> Found {
     Ok("bound a folder".to_string())
 }
 
-/// `remount PLACE`: read-only taken back.
+/// `remount PLACE`: read-only taken back. The other flags stay: those that the kernel has locked
+/// (how access times are kept, say) may not be taken off along with it.
 pub fn remount(words: &[String]) -> Found {
     let place = c(word(words, 0)?);
-    let flags =
-        (libc::MS_REMOUNT | libc::MS_BIND | libc::MS_NOSUID | libc::MS_NODEV | libc::MS_RELATIME)
-            as usize;
+    let known = statvfs(place.as_c_str()).map_err(io::Error::from)?.flags();
+    let kept = [
+        (FsFlags::ST_NOSUID, libc::MS_NOSUID),
+        (FsFlags::ST_NODEV, libc::MS_NODEV),
+        (FsFlags::ST_NOEXEC, libc::MS_NOEXEC),
+        (FsFlags::ST_NOATIME, libc::MS_NOATIME),
+        (FsFlags::ST_NODIRATIME, libc::MS_NODIRATIME),
+        (FsFlags::ST_RELATIME, libc::MS_RELATIME),
+    ]
+    .into_iter()
+    .filter(|(flag, _)| known.contains(*flag))
+    .fold(0, |flags, (_, flag)| flags | flag);
+    let flags = (libc::MS_REMOUNT | libc::MS_BIND | kept) as usize;
     call(
         libc::SYS_mount,
         &[0, address(place.as_c_str()), 0, flags, 0],
