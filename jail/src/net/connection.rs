@@ -3,11 +3,14 @@
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::sys::socket::sockopt::{Linger, SocketError, TcpNoDelay};
+use nix::sys::epoll::EpollFlags;
+use nix::sys::socket::sockopt::{
+    KeepAlive, Linger, OobInline, SocketError, TcpKeepIdle, TcpKeepInterval, TcpNoDelay,
+};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockType, SockaddrStorage, connect, getsockopt, recv,
     setsockopt, socket,
@@ -16,13 +19,21 @@ use sjail_policy::plan::Unnamed;
 
 use super::flow::{Flow, Moved, Pipes};
 use super::gate::{Gate, USUAL};
-use super::hello::{self, Said};
+use super::hello::{Hello, Said, UNFINISHED};
 use super::http::{self, Requests, Wants};
 use super::proxy::{Protocol, Talk};
 use super::record::{Decision, Entry};
 
 /// How long one address has to take a connection.
 pub const DIAL: Duration = Duration::from_secs(10);
+
+/// A peer that has said nothing for so many seconds is asked whether it is still there.
+const QUIET: u32 = 60;
+
+/// That a peer will say no more, perhaps behind bytes that are still to be read.
+const ENDS: EpollFlags = EpollFlags::EPOLLRDHUP
+    .union(EpollFlags::EPOLLHUP)
+    .union(EpollFlags::EPOLLERR);
 
 /// So often requests are looked at before others have their turn.
 const TURN: usize = 16;
@@ -60,6 +71,8 @@ pub struct Connection {
     pub stage: Stage,
     /// What the command has sent already, for the host that it wants.
     pub early: Vec<u8>,
+    /// What has happened to the command's end so far.
+    news: EpollFlags,
     started: Instant,
     dialled: Option<IpAddr>,
 }
@@ -105,13 +118,22 @@ pub struct Open {
     /// The end outside.
     pub server: TcpStream,
     /// First words whose meaning is not clear yet: nothing of them has gone out.
-    hello: Option<Vec<u8>>,
+    hello: Option<Hello>,
     /// HTTP that is read along, request by request.
     requests: Option<Requests>,
     /// From whoever dialled.
     up: Flow,
     /// To whoever dialled.
     down: Flow,
+    /// Whether nothing goes up any more because somebody broke off; what whoever dialled is
+    /// still to get comes first.
+    broken: bool,
+    /// Whether it was whoever dialled: what can be passed on at once still is.
+    gone: bool,
+    /// Whether the end of what comes up is known to have come, behind what is to be read.
+    said_all: bool,
+    /// The same of what comes down.
+    answered_all: bool,
 }
 
 /// What became of a turn.
@@ -137,7 +159,7 @@ pub enum Turn {
 impl Connection {
     /// A connection that was just accepted.
     pub fn new(client: TcpStream, host: Host, port: u16, way: Way) -> Connection {
-        let _ = setsockopt(&client, TcpNoDelay, &true);
+        prepare(&client);
         Connection {
             client,
             host,
@@ -145,6 +167,7 @@ impl Connection {
             way,
             stage: Stage::LookingUp,
             early: Vec::new(),
+            news: EpollFlags::empty(),
             started: Instant::now(),
             dialled: None,
         }
@@ -189,16 +212,22 @@ impl Connection {
                     down.first(protocol.yes().to_vec());
                 }
                 let early = std::mem::take(&mut self.early);
-                self.stage = Stage::Open(Box::new(Open {
+                let mut open = Box::new(Open {
                     server,
                     hello: match self.way {
                         Way::Published(_) => None,
-                        Way::Dialled | Way::Proxied(_) => Some(early),
+                        Way::Dialled | Way::Proxied(_) => Some(Hello::of(early)),
                     },
                     requests: None,
                     up: Flow::default(),
                     down,
-                }));
+                    broken: false,
+                    gone: false,
+                    said_all: false,
+                    answered_all: false,
+                });
+                open.client_has(self.news);
+                self.stage = Stage::Open(open);
                 return Ok(());
             }
             Ok(0) if now < deadline => {
@@ -221,6 +250,21 @@ impl Connection {
         )
     }
 
+    /// News of the command's end.
+    pub fn client_has(&mut self, news: EpollFlags) {
+        self.news |= news;
+        if let Stage::Open(open) = &mut self.stage {
+            open.client_has(news);
+        }
+    }
+
+    /// News of the end outside.
+    pub fn server_has(&mut self, news: EpollFlags) {
+        if let Stage::Open(open) = &mut self.stage {
+            open.server_has(news);
+        }
+    }
+
     /// Moves bytes, once both ends are there.
     pub fn advance(&mut self, gate: &Gate, pipes: &mut Pipes) -> Turn {
         let Stage::Open(open) = &mut self.stage else {
@@ -233,21 +277,28 @@ impl Connection {
             }
         }
         let up = match open.hello {
+            _ if open.broken => Moved::Broken,
             Some(_) => Moved::Waits,
             None => match open.up(&self.client, &self.host, self.port, gate, pipes) {
                 Ok(moved) => moved,
                 Err(turn) => return turn,
             },
         };
+        open.broken = up == Moved::Broken;
         let down = match open.requests.as_ref().map(Requests::wants) {
+            _ if open.gone => Moved::Waits,
             // Held until its first line has been seen.
             Some(Wants::Answer) => Moved::Waits,
             _ => open.down.advance(&open.server, &self.client, pipes),
         };
         match (up, down) {
+            // A server that breaks off may have given its answer before.
+            (Moved::Broken, Moved::More) => Turn::More,
+            (Moved::Broken, Moved::Waits) if open.down.holds_bytes() && !open.gone => Turn::Waits,
             (Moved::Broken, _) | (_, Moved::Broken) => Turn::Broken,
             _ if open.up.is_done() && open.down.is_done() => Turn::Ended,
             (Moved::More, _) | (_, Moved::More) => Turn::More,
+            (Moved::Waits, Moved::Waits) if open.gone => Turn::Broken,
             (Moved::Waits, Moved::Waits) => Turn::Waits,
         }
     }
@@ -306,6 +357,23 @@ impl Connection {
 }
 
 impl Open {
+    fn client_has(&mut self, news: EpollFlags) {
+        if news.contains(EpollFlags::EPOLLPRI) {
+            self.up.read_plainly();
+        }
+        if news.contains(EpollFlags::EPOLLERR) {
+            self.gone = true;
+        }
+        self.said_all |= news.intersects(ENDS);
+    }
+
+    fn server_has(&mut self, news: EpollFlags) {
+        if news.contains(EpollFlags::EPOLLPRI) {
+            self.down.read_plainly();
+        }
+        self.answered_all |= news.intersects(ENDS);
+    }
+
     /// Reads first words until it is clear whom they are for.
     fn listen(
         &mut self,
@@ -314,34 +382,27 @@ impl Open {
         port: u16,
         gate: &Gate,
     ) -> Result<(), Turn> {
-        let Some(mut words) = self.hello.take() else {
+        let Some(mut hello) = self.hello.take() else {
             return Ok(());
         };
         let mut piece = [0; 16 << 10];
         loop {
-            let said = match words.is_empty() {
-                true => Said::More,
-                false => match hello::read(&words) {
-                    Said::More if words.len() > hello::LONGEST => hello_or_nobody(&words),
-                    said => said,
-                },
-            };
+            let said = hello.read();
             if said != Said::More {
-                return self.begin(words, said, host, port, gate);
+                return self.begin(hello.into_words(), said, host, port, gate);
             }
             match client.read(&mut piece) {
-                Ok(0) if words.is_empty() => {
+                Ok(0) if hello.is_empty() => {
                     self.up.end();
                     return Ok(());
                 }
                 Ok(0) => {
                     self.up.end();
-                    let said = hello_or_nobody(&words);
-                    return self.begin(words, said, host, port, gate);
+                    return self.begin(hello.into_words(), UNFINISHED, host, port, gate);
                 }
-                Ok(length) => words.extend_from_slice(piece.get(..length).unwrap_or_default()),
+                Ok(length) => hello.add(piece.get(..length).unwrap_or_default()),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.hello = Some(words);
+                    self.hello = Some(hello);
                     return Ok(());
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -394,11 +455,15 @@ impl Open {
                 Wants::Bytes(count) => Some(count),
                 Wants::Words => Some(0),
                 Wants::Answer => {
-                    if let Some(line) = first_of_answer(&self.server) {
+                    if let Some(line) = first_of_answer(&self.server, self.answered_all) {
                         let out = requests.answered(&line);
                         let out = passed(out, requests, host, port, gate)?;
                         self.up.first(out);
                         continue;
+                    }
+                    // Whoever has said all and goes is not kept for the answer's sake.
+                    if self.said_all && !requests.holds_words() {
+                        self.up.end();
                     }
                     Some(0)
                 }
@@ -447,23 +512,17 @@ fn passed(
     }
 }
 
-/// The beginning of an answer's first line, which stays where it is; empty if the server has
-/// ended without one, `None` if it is not there yet.
-fn first_of_answer(server: &TcpStream) -> Option<Vec<u8>> {
+/// The beginning of an answer's first line, which stays where it is; what there is of it, if
+/// the server has `ended`; `None` if it is not there yet.
+fn first_of_answer(server: &TcpStream, ended: bool) -> Option<Vec<u8>> {
     let mut line = [0; http::ANSWER];
     let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
     match recv(server.as_raw_fd(), &mut line, flags) {
-        Ok(length) if length == line.len() => Some(line.to_vec()),
-        Ok(0) => Some(Vec::new()),
+        Ok(length) if ended || length == line.len() || length == 0 => {
+            Some(line.get(..length).unwrap_or_default().to_vec())
+        }
         Ok(_) | Err(Errno::EAGAIN | Errno::EINTR) => None,
         Err(_) => Some(Vec::new()),
-    }
-}
-
-fn hello_or_nobody(words: &[u8]) -> Said {
-    match hello::read(words) {
-        Said::More => Said::Nobody("its first words end before they name a host"),
-        said => said,
     }
 }
 
@@ -495,6 +554,16 @@ fn judge(said: Said, host: &Host, port: u16, gate: &Gate) -> Result<(), Turn> {
     }
 }
 
+/// As either end of a connection is wanted: without delays, with urgent data in its place
+/// (splice cannot take it out), and noticed when its other end is silently gone.
+fn prepare(socket: &impl AsFd) {
+    let _ = setsockopt(socket, TcpNoDelay, &true);
+    let _ = setsockopt(socket, OobInline, &true);
+    let _ = setsockopt(socket, KeepAlive, &true);
+    let _ = setsockopt(socket, TcpKeepIdle, &QUIET);
+    let _ = setsockopt(socket, TcpKeepInterval, &QUIET);
+}
+
 /// Begins to connect.
 fn begin(to: SocketAddr) -> nix::Result<TcpStream> {
     let family = match to {
@@ -503,7 +572,7 @@ fn begin(to: SocketAddr) -> nix::Result<TcpStream> {
     };
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let socket = socket(family, SockType::Stream, flags, None)?;
-    let _ = setsockopt(&socket, TcpNoDelay, &true);
+    prepare(&socket);
     match connect(socket.as_raw_fd(), &SockaddrStorage::from(to)) {
         Ok(()) | Err(Errno::EINPROGRESS) => Ok(socket.into()),
         Err(errno) => Err(errno),

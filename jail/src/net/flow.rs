@@ -3,18 +3,26 @@
 
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, splice};
-use nix::sys::socket::{MsgFlags, send};
+use nix::sys::socket::{MsgFlags, recv, send};
 use nix::unistd::pipe2;
 use std::os::fd::AsRawFd;
 
-/// What a pipe holds, if the kernel gives that much.
-const ROOM: i32 = 256 << 10;
+/// What a pipe holds at first, which is what the kernel gives.
+const SMALL: usize = 64 << 10;
+
+/// What a pipe holds that was filled to the brim, if the kernel gives that much: the most that
+/// it gives to an ordinary user.
+const LARGE: usize = 1 << 20;
+
+/// So many of them: a user's share is not large.
+const MOST_LARGE: usize = 16;
 
 /// What is moved in one go.
-const PIECE: usize = 1 << 20;
+const PIECE: usize = LARGE;
 
 /// So many moves before others have their turn.
 const TURN: usize = 16;
@@ -24,31 +32,52 @@ const SPARE: usize = 64;
 
 /// Pipes that nobody uses at the moment.
 #[derive(Debug, Default)]
-pub struct Pipes(Vec<Pipe>);
+pub struct Pipes {
+    small: Vec<Pipe>,
+    large: Vec<Pipe>,
+    /// Each large one has a part of this, in use or not.
+    share: Rc<()>,
+}
 
 /// An empty pipe, or one that a flow is filling.
 #[derive(Debug)]
 pub struct Pipe {
     reader: OwnedFd,
     writer: OwnedFd,
+    /// Of a large one.
+    share: Option<Rc<()>>,
 }
 
 impl Pipes {
-    fn take(&mut self) -> nix::Result<Pipe> {
-        match self.0.pop() {
-            Some(pipe) => Ok(pipe),
+    /// A pipe; a large one for much, as long as there are any.
+    fn take(&mut self, much: bool) -> nix::Result<Pipe> {
+        if much && let Some(pipe) = self.large.pop() {
+            return Ok(pipe);
+        }
+        let mut pipe = match self.small.pop() {
+            Some(pipe) => pipe,
             None => {
                 let (reader, writer) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
-                // Beyond the user's share the kernel gives less; that is slower, not wrong.
-                let _ = fcntl(&writer, FcntlArg::F_SETPIPE_SZ(ROOM));
-                Ok(Pipe { reader, writer })
+                Pipe {
+                    reader,
+                    writer,
+                    share: None,
+                }
             }
+        };
+        if much && Rc::strong_count(&self.share) <= MOST_LARGE {
+            // Beyond the user's share the kernel gives less; that is slower, not wrong.
+            let _ = fcntl(&pipe.writer, FcntlArg::F_SETPIPE_SZ(LARGE as i32));
+            pipe.share = Some(Rc::clone(&self.share));
         }
+        Ok(pipe)
     }
 
     fn give(&mut self, pipe: Pipe) {
-        if self.0.len() < SPARE {
-            self.0.push(pipe);
+        match pipe.share {
+            Some(_) => self.large.push(pipe),
+            None if self.small.len() < SPARE => self.small.push(pipe),
+            None => {}
         }
     }
 }
@@ -62,8 +91,12 @@ pub struct Flow {
     pipe: Option<Pipe>,
     inside: usize,
     ended: bool,
+    /// Whether the source has sent urgent data, which splice stops at.
+    urgent: bool,
     /// How much may be taken from the source; everything, if nothing is said.
     allowance: Option<u64>,
+    /// Whether there was more than a small pipe holds.
+    much: bool,
     /// What was taken since somebody asked.
     taken: u64,
     /// Whether the end has been passed on: nothing more will come.
@@ -102,6 +135,16 @@ impl Flow {
     /// Whether it could go on, but may not.
     pub fn is_held(&self) -> bool {
         self.allowance == Some(0) && self.head.is_empty() && self.inside == 0 && !self.ended
+    }
+
+    /// The source has sent urgent data: it is read the plain way from now on.
+    pub fn read_plainly(&mut self) {
+        self.urgent = true;
+    }
+
+    /// Whether bytes were taken that have not been passed on.
+    pub fn holds_bytes(&self) -> bool {
+        !self.head.is_empty() || self.inside > 0
     }
 
     /// The source has ended.
@@ -167,17 +210,20 @@ impl Flow {
             Some(left) => PIECE.min(usize::try_from(left).unwrap_or(PIECE)),
             None => PIECE,
         };
-        let pipe = pipes.take()?;
+        if self.urgent {
+            return self.read(from, piece);
+        }
+        let pipe = pipes.take(self.much)?;
         match splice(from, None, &pipe.writer, None, piece, flags) {
             Ok(0) => {
                 pipes.give(pipe);
-                self.ended = true;
-                Ok(())
+                // In front of urgent data splice finds the end too early.
+                self.read(from, piece)
             }
             Ok(moved) => {
                 self.inside = moved;
-                self.taken += moved as u64;
-                self.allowance = self.allowance.map(|left| left.saturating_sub(moved as u64));
+                self.much = moved >= SMALL / 2;
+                self.took_in(moved);
                 self.pipe = Some(pipe);
                 Ok(())
             }
@@ -186,6 +232,25 @@ impl Flow {
                 Err(errno)
             }
         }
+    }
+
+    fn read(&mut self, from: &TcpStream, most: usize) -> nix::Result<()> {
+        let mut bytes = [0; 4 << 10];
+        let room = most.min(bytes.len());
+        let room = bytes.get_mut(..room).unwrap_or_default();
+        let length = recv(from.as_raw_fd(), room, MsgFlags::MSG_DONTWAIT)?;
+        if length == 0 {
+            self.ended = true;
+        }
+        self.head
+            .extend_from_slice(room.get(..length).unwrap_or_default());
+        self.took_in(length);
+        Ok(())
+    }
+
+    fn took_in(&mut self, count: usize) {
+        self.taken += count as u64;
+        self.allowance = self.allowance.map(|left| left.saturating_sub(count as u64));
     }
 }
 
@@ -201,6 +266,26 @@ mod tests {
         let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (two, _) = listener.accept().unwrap();
         (one, two)
+    }
+
+    #[test]
+    fn large_pipes_are_few_and_used_again() {
+        let mut pipes = Pipes::default();
+        let is_large = |pipe: &Pipe| pipe.share.is_some();
+        assert!(!is_large(&pipes.take(false).unwrap()));
+        let mut taken: Vec<Pipe> = (0..MOST_LARGE + 4)
+            .map(|_| pipes.take(true).unwrap())
+            .collect();
+        assert_eq!(
+            taken.iter().filter(|pipe| is_large(pipe)).count(),
+            MOST_LARGE
+        );
+        // One that is gone makes room, and one that is given back is taken again.
+        drop(taken.remove(0));
+        assert!(is_large(&pipes.take(true).unwrap()));
+        pipes.give(taken.remove(0));
+        assert!(is_large(&pipes.take(true).unwrap()));
+        assert!(pipes.large.is_empty());
     }
 
     #[test]

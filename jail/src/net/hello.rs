@@ -8,6 +8,9 @@ use super::http;
 /// First words are not longer than this.
 pub const LONGEST: usize = 64 << 10;
 
+/// What is said of words that never come to an end.
+pub const UNFINISHED: Said = Said::Nobody("its first words end before they name a host");
+
 /// What the first words say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Said {
@@ -24,41 +27,81 @@ pub enum Said {
     Other,
 }
 
-/// Reads the first words.
-pub fn read(bytes: &[u8]) -> Said {
-    match bytes.first() {
-        None => Said::More,
-        Some(0x16) => tls(bytes),
-        Some(b'A'..=b'Z') => http::first(bytes),
-        // Servers take empty lines before a request for nothing.
-        Some(b'\r' | b'\n') => Said::Nobody("it begins with an empty line"),
-        Some(_) => Said::Other,
-    }
+/// First words as they come. What was looked at is not looked at again: words in many small
+/// pieces must not cost more to read than to send.
+#[derive(Debug, Default)]
+pub struct Hello {
+    words: Vec<u8>,
+    /// So many of them were looked at: whole TLS records, or a part of an HTTP head.
+    seen: usize,
+    /// The TLS handshake in the records so far.
+    message: Vec<u8>,
 }
 
-/// A ClientHello, perhaps in several records.
-fn tls(bytes: &[u8]) -> Said {
-    let mut hello = Vec::new();
-    let mut rest = bytes;
-    loop {
-        if let Some(said) = client_hello(&hello) {
-            return said;
+impl Hello {
+    /// Words that have come already.
+    pub fn of(words: Vec<u8>) -> Hello {
+        Hello {
+            words,
+            ..Hello::default()
         }
-        if rest.is_empty() {
-            return Said::More;
-        }
-        let Some([kind, major, _, high, low]) = rest.get(..5) else {
-            return Said::More;
+    }
+
+    /// More words.
+    pub fn add(&mut self, words: &[u8]) {
+        self.words.extend_from_slice(words);
+    }
+
+    /// Whether nothing has come yet.
+    pub fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// All words, to be passed on.
+    pub fn into_words(self) -> Vec<u8> {
+        self.words
+    }
+
+    /// What they say so far.
+    pub fn read(&mut self) -> Said {
+        let said = match self.words.first() {
+            None => return Said::More,
+            Some(0x16) => self.tls(),
+            Some(b'A'..=b'Z') => {
+                let said = http::first(&self.words, self.seen);
+                self.seen = self.words.len();
+                said
+            }
+            // Servers take empty lines before a request for nothing.
+            Some(b'\r' | b'\n') => Said::Nobody("it begins with an empty line"),
+            Some(_) => Said::Other,
         };
-        let length = usize::from(u16::from_be_bytes([*high, *low]));
-        if *kind != 0x16 || *major != 3 || length == 0 || length > 1 << 14 {
-            return Said::Nobody("its TLS hello is malformed");
+        match said {
+            Said::More if self.words.len() > LONGEST => UNFINISHED,
+            said => said,
         }
-        let Some(record) = rest.get(5..5 + length) else {
-            return Said::More;
-        };
-        hello.extend_from_slice(record);
-        rest = rest.get(5 + length..).unwrap_or_default();
+    }
+
+    /// A ClientHello, perhaps in several records.
+    fn tls(&mut self) -> Said {
+        loop {
+            if let Some(said) = client_hello(&self.message) {
+                return said;
+            }
+            let rest = self.words.get(self.seen..).unwrap_or_default();
+            let Some([kind, major, _, high, low]) = rest.get(..5) else {
+                return Said::More;
+            };
+            let length = usize::from(u16::from_be_bytes([*high, *low]));
+            if *kind != 0x16 || *major != 3 || length == 0 || length > 1 << 14 {
+                return Said::Nobody("its TLS hello is malformed");
+            }
+            let Some(record) = rest.get(5..5 + length) else {
+                return Said::More;
+            };
+            self.message.extend_from_slice(record);
+            self.seen += 5 + length;
+        }
     }
 }
 
@@ -161,6 +204,22 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
+    /// Whole, and byte by byte: the same.
+    fn read(bytes: &[u8]) -> Said {
+        let whole = Hello::of(bytes.to_vec()).read();
+        let mut hello = Hello::default();
+        let mut said = Said::More;
+        for byte in bytes {
+            hello.add(&[*byte]);
+            said = hello.read();
+            if said != Said::More {
+                break;
+            }
+        }
+        assert_eq!(whole, said, "{:?}", String::from_utf8_lossy(bytes));
+        whole
+    }
+
     fn extension(kind: u16, data: &[u8]) -> Vec<u8> {
         let mut bytes = kind.to_be_bytes().to_vec();
         bytes.extend_from_slice(&(data.len() as u16).to_be_bytes());
@@ -212,6 +271,27 @@ mod tests {
     }
 
     #[test]
+    fn what_was_looked_at_is_not_looked_at_again() {
+        let mut head = Hello::of(b"GET / HTTP/1.1\r\nX: ".to_vec());
+        for _ in 0..1000 {
+            assert_eq!(head.read(), Said::More);
+            assert_eq!(head.seen, head.words.len());
+            head.add(b"x");
+        }
+        let bytes = records(&hello(&[sni(b"a.test")]), 1);
+        let mut hello = Hello::default();
+        for (count, byte) in (1..bytes.len()).zip(&bytes) {
+            hello.add(&[*byte]);
+            assert_eq!(hello.read(), Said::More);
+            assert_eq!(hello.seen, count / 6 * 6);
+        }
+        let mut endless = Hello::of(vec![b'A'; 8]);
+        endless.add(b" / HTTP/1.1\r\nX: ");
+        endless.add(&vec![b'x'; LONGEST]);
+        assert!(matches!(endless.read(), Said::Nobody(_)));
+    }
+
+    #[test]
     fn hellos_that_name_nobody() {
         let nobody = |extensions: &[Vec<u8>]| {
             let bytes = records(&hello(extensions), 1000);
@@ -258,6 +338,9 @@ mod tests {
             ("GET / HTTP/1.1\r\nHost: exam", Said::More),
             ("GE", Said::More),
             ("SSH-2.0-x\r\n", Said::Other),
+            ("EHLO me\r\n", Said::Other),
+            ("USER me\nPASS you\n", Said::Other),
+            ("EHLO me", Said::More),
             ("hello", Said::Other),
             ("ABCDEFGHIJKLMNOPQRSTUVWXYZ", Said::Other),
         ] {
@@ -272,6 +355,8 @@ mod tests {
             "GET / HTTP/1.1\r\n\r\n",
             "GET / HTTP/1.0\r\nHost:\r\n\r\n",
             "GET /\r\n\r\n",
+            "FETCH / http/1.1\r\nHost: a.org\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a.org\r\nX: y\r\r\n\r\n",
             "GET  / HTTP/1.1\r\nHost: a.org\r\n\r\n",
             "CONNECT evil.org:443 HTTP/1.1\r\nHost: a.org\r\n\r\n",
             "GET evil.org:80 HTTP/1.1\r\nHost: a.org\r\n\r\n",

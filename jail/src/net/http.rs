@@ -9,6 +9,9 @@ use super::hello::{LONGEST, Said, named};
 /// A line with the size of a chunk is not longer than this.
 const LONGEST_SIZE: usize = 1 << 10;
 
+/// Nor a line behind the last chunk than this.
+const LONGEST_TRAILER: usize = 8 << 10;
+
 /// What a request's head says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Head {
@@ -35,8 +38,8 @@ enum Upgrade {
 const MALFORMED: Said = Said::Nobody("its HTTP head is malformed");
 const BAD_BODY: Said = Said::Nobody("the body of its HTTP request is malformed");
 
-/// Whom the first request is for.
-pub fn first(bytes: &[u8]) -> Said {
+/// Whom the first request is for. So much of it was `seen` before, and was not enough.
+pub fn first(bytes: &[u8], seen: usize) -> Said {
     let method = bytes
         .iter()
         .take(20)
@@ -47,23 +50,39 @@ pub fn first(bytes: &[u8]) -> Said {
         Some(b' ') => {}
         _ => return Said::Other,
     }
-    match next(bytes) {
+    let fresh = bytes.get(seen..).unwrap_or_default();
+    if fresh.contains(&b'\n') && !could_be_request(bytes) {
+        return Said::Other;
+    }
+    match next(bytes, seen) {
         Err(said) => said,
         Ok(None) => Said::More,
         Ok(Some((head, _))) => head.said,
     }
 }
 
-/// The first complete head, and where it ends; what makes it none, if nothing can.
-fn next(bytes: &[u8]) -> Result<Option<(Head, usize)>, Said> {
+/// Whether a first line is one that some web server takes for a request. Others greet with a
+/// word and an argument, too, and then wait for an answer.
+fn could_be_request(bytes: &[u8]) -> bool {
+    let line = bytes.split(|byte| *byte == b'\n').next();
+    let line = line.unwrap_or_default().to_ascii_uppercase();
+    line.starts_with(b"GET ") || find(&line, b"HTTP").is_some()
+}
+
+/// The first complete head, and where it ends; what makes it none, if nothing can. So much
+/// was `seen` before, without an end.
+fn next(bytes: &[u8], seen: usize) -> Result<Option<(Head, usize)>, Said> {
     if bytes.starts_with(b"PRI * HTTP/2") {
         return Err(Said::Nobody(
             "it speaks HTTP/2 without TLS, which hides the host",
         ));
     }
-    let end = find(bytes, b"\r\n\r\n");
+    // An end may have begun in what was seen.
+    let from = seen.saturating_sub(3);
+    let end = find(bytes.get(from..).unwrap_or_default(), b"\r\n\r\n").map(|at| from + at);
     let text = bytes.get(..end.unwrap_or(bytes.len())).unwrap_or_default();
-    if has_bare_end(text) || (end.is_none() && text.len() > LONGEST) {
+    let too_long = end.is_none() && text.len() > LONGEST;
+    if has_bare_end(text, from) || (end.is_some() && text.ends_with(b"\r")) || too_long {
         return Err(MALFORMED);
     }
     let Some(end) = end else {
@@ -73,9 +92,10 @@ fn next(bytes: &[u8]) -> Result<Option<(Head, usize)>, Said> {
     Ok(Some((head, end + 4)))
 }
 
-/// Whether a line ends in a way that not all readers take for an end.
-fn has_bare_end(text: &[u8]) -> bool {
-    let ends = text.windows(2).any(|pair| match pair {
+/// Whether a line ends, from there on, in a way that not all readers take for an end.
+fn has_bare_end(text: &[u8], from: usize) -> bool {
+    let fresh = text.get(from..).unwrap_or_default();
+    let ends = fresh.windows(2).any(|pair| match pair {
         [before, b'\n'] => *before != b'\r',
         [b'\r', after] => *after != b'\n',
         _ => false,
@@ -186,6 +206,10 @@ pub struct Requests {
     state: State,
     /// Bytes that were read and not yet let through.
     pending: Vec<u8>,
+    /// So many of them have been let through meanwhile.
+    used: usize,
+    /// So many of the rest are known to hold no whole head.
+    seen: usize,
     /// What the first request wants, until it is over.
     upgrade: Option<Upgrade>,
     first: bool,
@@ -227,6 +251,8 @@ impl Requests {
             host: host.to_owned(),
             state: State::Head,
             pending: Vec::new(),
+            used: 0,
+            seen: 0,
             upgrade: None,
             first: true,
         }
@@ -256,7 +282,14 @@ impl Requests {
         self.pending.extend_from_slice(bytes);
         let mut out = Vec::new();
         while self.step(&mut out)? {}
+        self.pending.drain(..self.used);
+        self.used = 0;
         Ok(out)
+    }
+
+    /// Whether something that was read waits for the answer.
+    pub fn holds_words(&self) -> bool {
+        !self.pending.is_empty()
     }
 
     /// The answer has begun: gives what may go on now.
@@ -274,55 +307,59 @@ impl Requests {
         self.take(b"")
     }
 
-    /// Whatever comes may pass from now on: gives what was held back.
+    /// Whatever comes may pass from now on, after a fault: gives what was held back, and what
+    /// went before the fault in the same piece.
     pub fn free(&mut self) -> Vec<u8> {
         self.state = State::Free;
+        self.used = 0;
         std::mem::take(&mut self.pending)
     }
 
     /// One thing; whether there may be another.
     fn step(&mut self, out: &mut Vec<u8>) -> Result<bool, Said> {
         match self.state {
-            State::Free => out.append(&mut self.pending),
+            State::Free => self.pass(self.rest().len(), out),
             State::Upgrading(_) => {}
             State::Body(left) | State::Chunk(left) => {
                 let count = usize::try_from(left).unwrap_or(usize::MAX);
-                let count = count.min(self.pending.len());
-                out.extend(self.pending.drain(..count));
+                let count = count.min(self.rest().len());
+                self.pass(count, out);
                 self.passed(count as u64);
-                return Ok(!self.pending.is_empty());
+                return Ok(!self.rest().is_empty());
             }
             State::Head => return self.head(out),
             State::Size => {
                 let Some(line) = self.line(LONGEST_SIZE)? else {
                     return Ok(false);
                 };
-                let size = size(&line).ok_or(BAD_BODY)?;
-                out.extend_from_slice(&line);
+                let size = size(self.ahead(line)).ok_or(BAD_BODY)?;
+                self.pass(line, out);
                 self.state = match size {
                     0 => State::Trailer,
                     size => State::Chunk(size),
                 };
                 return Ok(true);
             }
-            State::ChunkEnd => match self.pending.get(..2) {
+            State::ChunkEnd => match self.rest().get(..2) {
                 None => {}
                 Some(b"\r\n") => {
-                    out.extend(self.pending.drain(..2));
+                    self.pass(2, out);
                     self.state = State::Size;
                     return Ok(true);
                 }
                 Some(_) => return Err(BAD_BODY),
             },
             State::Trailer => {
-                let Some(line) = self.line(LONGEST)? else {
+                let Some(line) = self.line(LONGEST_TRAILER)? else {
                     return Ok(false);
                 };
-                out.extend_from_slice(&line);
-                if line == b"\r\n" {
-                    self.ends();
-                } else if !is_trailer(&line) {
+                let is_last = self.ahead(line) == b"\r\n";
+                if !is_last && !is_trailer(self.ahead(line)) {
                     return Err(BAD_BODY);
+                }
+                self.pass(line, out);
+                if is_last {
+                    self.ends();
                 }
                 return Ok(true);
             }
@@ -332,17 +369,20 @@ impl Requests {
 
     fn head(&mut self, out: &mut Vec<u8>) -> Result<bool, Said> {
         // Empty lines between requests mean nothing.
-        while self.pending.starts_with(b"\r\n") {
-            out.extend(self.pending.drain(..2));
+        while self.rest().starts_with(b"\r\n") {
+            self.pass(2, out);
+            self.seen = 0;
         }
-        let Some((head, end)) = next(&self.pending)? else {
+        let Some((head, end)) = next(self.rest(), self.seen)? else {
+            self.seen = self.rest().len();
             return Ok(false);
         };
+        self.seen = 0;
         match &head.said {
             Said::Name(name) if *name == self.host => {}
             other => return Err(other.clone()),
         }
-        out.extend(self.pending.drain(..end));
+        self.pass(end, out);
         self.upgrade = head.upgrade.filter(|_| self.first);
         self.first = false;
         match head.body {
@@ -373,13 +413,30 @@ impl Requests {
         };
     }
 
-    /// The next line with its end, if it is there.
-    fn line(&mut self, longest: usize) -> Result<Option<Vec<u8>>, Said> {
-        match find(&self.pending, b"\r\n") {
-            Some(end) if end <= longest => Ok(Some(self.pending.drain(..end + 2).collect())),
-            None if self.pending.len() <= longest => Ok(None),
-            _ => Err(BAD_BODY),
+    /// How long the next line is with its end, if it is there.
+    fn line(&self, longest: usize) -> Result<Option<usize>, Said> {
+        match find(self.ahead(longest + 2), b"\r\n") {
+            Some(end) => Ok(Some(end + 2)),
+            None if self.rest().len() <= longest => Ok(None),
+            None => Err(BAD_BODY),
         }
+    }
+
+    /// What was not let through yet.
+    fn rest(&self) -> &[u8] {
+        self.pending.get(self.used..).unwrap_or_default()
+    }
+
+    /// The next so many bytes, or what there is of them.
+    fn ahead(&self, count: usize) -> &[u8] {
+        let rest = self.rest();
+        rest.get(..count).unwrap_or(rest)
+    }
+
+    /// Lets so many bytes through.
+    fn pass(&mut self, count: usize, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.ahead(count));
+        self.used = (self.used + count).min(self.pending.len());
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::rc::Rc;
 
 /// The resolver's own address, also the one that makes programs believe in IPv4.
 pub const RESOLVER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
@@ -21,8 +22,8 @@ const MOST: u32 = 0x1_0000;
 /// Names and their addresses.
 #[derive(Debug, Default)]
 pub struct Names {
-    list: Vec<String>,
-    numbers: HashMap<String, u32>,
+    list: Vec<Rc<str>>,
+    numbers: HashMap<Rc<str>, u32>,
 }
 
 /// Which address is wanted.
@@ -44,8 +45,9 @@ impl Names {
                 if number >= MOST {
                     return None;
                 }
-                self.list.push(name.to_owned());
-                self.numbers.insert(name.to_owned(), number);
+                let name: Rc<str> = name.into();
+                self.list.push(Rc::clone(&name));
+                self.numbers.insert(name, number);
                 number
             }
         };
@@ -64,7 +66,7 @@ impl Names {
         let number = offset.checked_sub(FIRST)?;
         self.list
             .get(usize::try_from(number).ok()?)
-            .map(String::as_str)
+            .map(AsRef::as_ref)
     }
 }
 

@@ -90,6 +90,8 @@ impl Target {
 #[derive(Debug, Default)]
 pub struct Talk {
     bytes: Vec<u8>,
+    /// So many of them are known to hold no whole request.
+    seen: usize,
     greeted: bool,
 }
 
@@ -179,8 +181,12 @@ impl Talk {
     }
 
     fn http(&mut self) -> Heard {
-        let mut windows = self.bytes.windows(4);
-        let Some(end) = windows.position(|window| window == b"\r\n\r\n") else {
+        // An end may have begun in what was seen.
+        let from = self.seen.saturating_sub(3);
+        let fresh = self.bytes.get(from..).unwrap_or_default();
+        let ends = |window: &[u8]| window == b"\r\n\r\n";
+        let Some(end) = fresh.windows(4).position(ends).map(|at| from + at) else {
+            self.seen = self.bytes.len();
             return Heard::More;
         };
         let (head, rest) = self.bytes.split_at(end + 4);

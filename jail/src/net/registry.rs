@@ -24,6 +24,7 @@ struct Settings {
     variables: &'static [&'static str],
     /// Below the home.
     home: &'static [&'static str],
+    /// Of the machine; a folder stands for the files in it, as apt reads them.
     system: &'static [&'static str],
     /// A line counts if its key ends in one of these; with none, every line counts.
     keys: &'static [&'static str],
@@ -84,7 +85,7 @@ const SETTINGS: &[Settings] = &[
         words: &["apt"],
         variables: &[],
         home: &[],
-        system: &["/etc/apt/sources.list"],
+        system: &["/etc/apt/sources.list", "/etc/apt/sources.list.d"],
         keys: &[],
     },
     Settings {
@@ -99,9 +100,6 @@ const SETTINGS: &[Settings] = &[
 
 /// The pseudo-option under which a policy hears of an install's hosts.
 pub const OPTION: &str = "--install-host";
-
-/// Stands for a host that is not known: whoever it is, somebody is asked.
-const UNKNOWN: &[u8] = b"?";
 
 /// The hosts that a command needs because it installs something, each as a value of
 /// [`OPTION`]; nothing where the network was spoken of already.
@@ -123,8 +121,14 @@ pub fn needed(args: &RunArgs, account: &Account) -> Vec<Vec<u8>> {
         if own.is_empty() {
             own = configured(install.client, &account.home);
         }
-        if own.is_empty() && !args.no_broker && std::io::stderr().is_terminal() {
-            hosts.push(UNKNOWN.to_vec());
+        if own.is_empty() {
+            // The policy may have a group of the client's name; where it has none, somebody is
+            // asked, if anybody is there.
+            let mark = match !args.no_broker && std::io::stderr().is_terminal() {
+                true => '?',
+                false => '@',
+            };
+            hosts.push(format!("{mark}{}", install.client.name()).into_bytes());
         }
         hosts.extend(own.iter().map(|host| host.to_string().into_bytes()));
     }
@@ -174,13 +178,34 @@ fn configured(client: Client, home: &Path) -> Vec<HostPattern> {
         }
     }
     let below = settings.home.iter().map(|path| home.join(path));
-    let files = below.chain(settings.system.iter().map(PathBuf::from));
+    let files = below.chain(
+        settings
+            .system
+            .iter()
+            .flat_map(|path| sources(Path::new(path))),
+    );
     for text in files.filter_map(|path| read(&path)) {
         hosts.extend(in_settings(&text, settings.keys));
     }
     hosts.sort_by_key(ToString::to_string);
     hosts.dedup();
     hosts
+}
+
+/// A file of settings, or those of a folder that apt would read.
+fn sources(path: &Path) -> Vec<PathBuf> {
+    let Ok(folder) = std::fs::read_dir(path) else {
+        return vec![path.to_owned()];
+    };
+    let is_source = |path: &PathBuf| {
+        let kind = path.extension().and_then(OsStr::to_str);
+        matches!(kind, Some("list" | "sources"))
+    };
+    folder
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(is_source)
+        .collect()
 }
 
 /// A file of settings, if it is one.
@@ -257,7 +282,23 @@ pub fn is_group(value: &OsStr) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn a_folder_of_sources() {
+        let folder = std::env::temp_dir().join(format!("sjail-sources-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        for name in ["a.sources", "b.list", "c.sources.save", "d"] {
+            std::fs::write(folder.join(name), "").unwrap();
+        }
+        let mut found = sources(&folder);
+        found.sort();
+        let file = sources(&folder.join("d"));
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(found, ["a.sources", "b.list"].map(|name| folder.join(name)));
+        assert_eq!(file, [folder.join("d")]);
+    }
 
     fn shown(hosts: Vec<HostPattern>) -> Vec<String> {
         hosts.iter().map(ToString::to_string).collect()
@@ -280,6 +321,11 @@ mod tests {
         assert_eq!(
             shown(in_settings(cargo, &["registry", "index"])),
             ["crates.test:443"]
+        );
+        let apt = b"# deb http://old.test/debian stable main\nTypes: deb\nURIs: http://deb.test/debian\n  https://two.test/debian\nSuites: stable\n";
+        assert_eq!(
+            shown(in_settings(apt, &[])),
+            ["deb.test:80", "two.test:443"]
         );
         let go = b"GOPROXY=https://go.test,direct\nGOFLAGS=-mod=mod\n";
         assert_eq!(shown(in_settings(go, &["GOPROXY"])), ["go.test:443"]);

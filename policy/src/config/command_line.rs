@@ -15,13 +15,34 @@ use crate::size::Size;
 #[derive(Debug, Clone, Default)]
 pub struct CommandLine {
     pub(super) settings: Vec<(Setting, &'static str)>,
-    /// The hosts that a package manager on the line fetches from; `None` for one that is not
-    /// known and must be asked about.
-    pub(super) installs: Vec<Option<HostPattern>>,
+    /// Where the package managers on the line fetch from.
+    pub(super) installs: Vec<Fetches>,
     /// The groups of hosts that were named, without their `@`.
     pub(super) groups: Vec<String>,
     /// Whether the workspace was named aloud.
     pub workspace: WorkspaceChoice,
+}
+
+/// Where a package manager fetches from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Fetches {
+    /// From this host, by the line or the client's own settings.
+    From(HostPattern),
+    /// Its settings do not say: from the policy's group of its name, if there is one.
+    ByGroup(String),
+    /// The same, and somebody is asked where there is no such group.
+    OrAsk(String),
+}
+
+impl Fetches {
+    fn read(value: &[u8]) -> Result<Fetches, String> {
+        let name = |name: &[u8]| text(name).map(str::to_owned);
+        match value {
+            [b'@', client @ ..] => name(client).map(Fetches::ByGroup),
+            [b'?', client @ ..] => name(client).map(Fetches::OrAsk),
+            host => text(host)?.parse().map(Fetches::From).map_err(shown),
+        }
+    }
 }
 
 /// How the workspace was found.
@@ -46,12 +67,8 @@ impl CommandLine {
     /// ```
     pub fn push(&mut self, flag: &'static str, value: &[u8]) -> Result<(), Error> {
         if flag == "--install-host" {
-            let host = match value {
-                b"?" => Ok(None),
-                host => text(host).and_then(|text| text.parse().map(Some).map_err(shown)),
-            };
-            self.installs
-                .push(host.map_err(|why| Error::Flag { flag, why })?);
+            let fetches = Fetches::read(value).map_err(|why| Error::Flag { flag, why })?;
+            self.installs.push(fetches);
             return Ok(());
         }
         if let ("--allow-host", Some(group)) = (flag, value.strip_prefix(b"@")) {

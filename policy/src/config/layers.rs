@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
-use super::command_line::{CommandLine, WorkspaceChoice};
+use super::command_line::{CommandLine, Fetches, WorkspaceChoice};
 use super::document::{self, Document};
 use super::error::{At, Error};
 use super::key::Key;
@@ -310,27 +310,43 @@ impl<'a> Parts<'a> {
     /// A package manager without a network reaches its own registry and nobody else, unless
     /// the policy says no, or the network was spoken of.
     fn install(&self, policy: &mut Policy, spoken_of: bool) {
-        let hosts = &self.sources.command_line.installs;
+        let installs = &self.sources.command_line.installs;
         let locked = [Key::NetworkMode, Key::NetworkAllow, Key::NetworkInstalls]
             .into_iter()
             .any(|key| policy.lock_on(key).is_some());
-        if hosts.is_empty()
-            || spoken_of
+        if spoken_of
             || locked
             || !policy.installs.value
             || policy.network.value != NetworkMode::None
         {
             return;
         }
+        let hosts = |client: &str| {
+            let known = policy.groups.iter().find(|own| own.value.name == client);
+            known.map(|group| group.value.hosts.clone())
+        };
+        let allow = |hosts: Vec<HostPattern>| -> Vec<Setting> {
+            hosts.into_iter().map(Setting::NetworkAllow).collect()
+        };
+        let settings: Vec<Setting> = installs
+            .iter()
+            .flat_map(|install| match install {
+                Fetches::From(host) => allow(vec![host.clone()]),
+                Fetches::ByGroup(client) => hosts(client).map(allow).unwrap_or_default(),
+                Fetches::OrAsk(client) => match hosts(client) {
+                    Some(hosts) => allow(hosts),
+                    None => vec![Setting::NetworkAsk(true)],
+                },
+            })
+            .collect();
+        if settings.is_empty() {
+            return;
+        }
         let origin = Origin::CommandLine("--install-host");
         // What the files allow is for a network that they chose to switch on.
         policy.hosts_allow.clear();
         policy.apply(Setting::NetworkMode(NetworkMode::Filtered), origin.clone());
-        for host in hosts {
-            let setting = match host {
-                Some(host) => Setting::NetworkAllow(host.clone()),
-                None => Setting::NetworkAsk(true),
-            };
+        for setting in settings {
             policy.apply(setting, origin.clone());
         }
     }

@@ -263,6 +263,33 @@ fn groups_stand_for_their_hosts() {
 }
 
 #[test]
+fn a_client_without_settings_has_the_group_of_its_name() {
+    let user = "[network]\nallow = [\"other.test\"]\n[network.groups]\nnpm = [\"npm.test\"]\n";
+    let load = |user, value| {
+        let loaded = try_load(Setup {
+            user,
+            options: vec![("--install-host", value)],
+            ..Setup::default()
+        })
+        .unwrap();
+        let hosts = loaded.policy.hosts_allow.iter();
+        let hosts: Vec<String> = hosts.map(|host| host.value.to_string()).collect();
+        (
+            loaded.policy.network.value,
+            hosts.join(" "),
+            loaded.policy.hosts_ask.value,
+        )
+    };
+    let filtered = NetworkMode::Filtered;
+    for value in ["@npm", "?npm"] {
+        assert_eq!(load(user, value), (filtered, "npm.test".to_owned(), false));
+    }
+    assert_eq!(load(user, "?pip"), (filtered, String::new(), true));
+    assert_eq!(load(user, "@pip").0, NetworkMode::None);
+    assert_eq!(load("", "a.test"), (filtered, "a.test".to_owned(), false));
+}
+
+#[test]
 fn locked_keys_stay_locked() {
     let system = "# the machine's owner\n\n[lock]\nkeys = [\"network.mode\", \"filesystem.write\", \"limits\", \"sandbox.broker\"]\n";
     for options in [

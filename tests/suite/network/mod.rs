@@ -7,6 +7,7 @@ mod hostile;
 mod installs;
 mod load;
 mod matrix;
+mod peers;
 mod proxy;
 mod publish;
 mod record;
@@ -30,6 +31,7 @@ pub fn suite() -> Vec<Test> {
     tests.extend(ask::tests());
     tests.extend(ssh::tests());
     tests.extend(hostile::tests());
+    tests.extend(peers::tests());
     tests
 }
 

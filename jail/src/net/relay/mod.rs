@@ -41,6 +41,13 @@ const FRESH: Duration = Duration::from_secs(5);
 /// What the command has sent may take so long to go out after its end.
 const LAST: Duration = Duration::from_secs(2);
 
+/// Everything that may happen to a connection's socket, each time it happens.
+const NEWS: EpollFlags = EpollFlags::EPOLLIN
+    .union(EpollFlags::EPOLLPRI)
+    .union(EpollFlags::EPOLLOUT)
+    .union(EpollFlags::EPOLLRDHUP)
+    .union(EpollFlags::EPOLLET);
+
 /// What an event is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Token {
@@ -127,7 +134,7 @@ impl Relay {
             self.on_time(Instant::now());
             for _ in 0..self.ready.len() {
                 if let Some(id) = self.ready.pop_front() {
-                    self.advance(id);
+                    self.on_client(id, EpollFlags::empty());
                 }
             }
         }
@@ -166,7 +173,7 @@ impl Relay {
             Token::Channel => self.on_word()?,
             Token::Listener(index) => self.on_listener(index),
             Token::Client(id) => self.on_client(id, flags),
-            Token::Server(id) => self.on_server(id),
+            Token::Server(id) => self.on_server(id, flags),
             Token::Lookup(id) => self.on_lookup(id, Instant::now()),
         }
         Ok(())
@@ -242,11 +249,7 @@ impl Relay {
     fn keep(&mut self, mut connection: Connection, stage: Stage) -> Option<u32> {
         connection.stage = stage;
         let id = self.number();
-        let flags = EpollFlags::EPOLLIN
-            | EpollFlags::EPOLLOUT
-            | EpollFlags::EPOLLRDHUP
-            | EpollFlags::EPOLLET;
-        self.watch(connection.client.as_fd(), Token::Client(id), flags)
+        self.watch(connection.client.as_fd(), Token::Client(id), NEWS)
             .ok()?;
         self.connections.insert(id, connection);
         Some(id)
@@ -256,6 +259,7 @@ impl Relay {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
         };
+        connection.client_has(flags);
         match &mut connection.stage {
             Stage::Open(_) => self.advance(id),
             Stage::Resolver(_) => self.questions(id),
@@ -317,7 +321,7 @@ impl Relay {
                         .get(&id)
                         .is_some_and(|own| matches!(own.stage, Stage::Dialling { .. }));
                     if dials {
-                        self.on_server(id);
+                        self.on_server(id, EpollFlags::empty());
                     }
                 }
                 Token::Lookup(id) => self.on_lookup(id, now),

@@ -9,7 +9,7 @@ use std::time::Instant;
 use nix::errno::Errno;
 use nix::sys::epoll::EpollFlags;
 
-use super::{FRESH, Relay, Token, tell};
+use super::{FRESH, NEWS, Relay, Token, tell};
 use crate::net::connection::{Connection, Host, Stage, Way};
 use crate::net::gate::{self, DNS, Verdict};
 use crate::net::inside::Serves;
@@ -243,6 +243,9 @@ impl Relay {
         if let Ok(found) = &result {
             if self.known.len() >= MOST_KNOWN {
                 self.known.retain(|_, (when, _)| when.elapsed() < FRESH);
+                if self.known.len() >= MOST_KNOWN {
+                    self.known.clear();
+                }
             }
             self.known
                 .insert(lookup.name().to_owned(), (Instant::now(), found.clone()));
@@ -294,8 +297,7 @@ impl Relay {
         else {
             return;
         };
-        let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLET;
-        let watched = self.watch(server.as_fd(), Token::Server(id), flags);
+        let watched = self.watch(server.as_fd(), Token::Server(id), NEWS);
         self.due.push(Reverse((*deadline, Token::Server(id))));
         // The same socket as before is watched already.
         if watched.is_err_and(|errno| errno != Errno::EEXIST) {
@@ -303,7 +305,7 @@ impl Relay {
         }
     }
 
-    pub(super) fn on_server(&mut self, id: u32) {
+    pub(super) fn on_server(&mut self, id: u32, flags: EpollFlags) {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
         };
@@ -316,6 +318,7 @@ impl Relay {
                 Ok(()) => {}
             }
         }
+        connection.server_has(flags);
         self.advance(id);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 
-use super::Relay;
+use super::{Relay, TURN};
 use crate::net::connection::{Connection, Host, Stage, Way};
 use crate::net::dns;
 use crate::net::proxy::{Heard, Target, Wanted};
@@ -20,7 +20,12 @@ impl Relay {
             return;
         };
         let mut piece = [0; dns::LONGEST];
+        let mut turns = 0..TURN;
         let goes_on = loop {
+            if turns.next().is_none() {
+                self.ready.push_back(id);
+                return;
+            }
             match connection.client.read(&mut piece) {
                 Ok(0) => break false,
                 Ok(length) => came.extend_from_slice(piece.get(..length).unwrap_or_default()),
@@ -33,7 +38,8 @@ impl Relay {
                 six,
             };
             let mut answers = Vec::new();
-            while let Some((length, rest)) = came.split_first_chunk::<2>()
+            let mut left = came.as_slice();
+            while let Some((length, rest)) = left.split_first_chunk::<2>()
                 && let Some((question, rest)) =
                     rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))
             {
@@ -41,8 +47,10 @@ impl Relay {
                     answers.extend_from_slice(&(answer.len() as u16).to_be_bytes());
                     answers.extend_from_slice(&answer);
                 }
-                *came = rest.to_vec();
+                left = rest;
             }
+            let used = came.len() - left.len();
+            came.drain(..used);
             // Who does not read its answers, or sends no questions, is not waited for.
             if came.len() > dns::LONGEST || connection.client.write_all(&answers).is_err() {
                 break false;
