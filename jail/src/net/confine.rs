@@ -115,7 +115,8 @@ fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
     }
     rules.insert(libc::SYS_socket, sockets);
     let blocking = Rule::new(vec![is(1, libc::FIONBIO as i32)?])?;
-    rules.insert(libc::SYS_ioctl, vec![blocking]);
+    let unsent = Rule::new(vec![is(1, libc::TIOCOUTQ as i32)?])?;
+    rules.insert(libc::SYS_ioctl, vec![blocking, unsent]);
     // Memory, but none that is code.
     let data = Compare::MaskedEq(libc::PROT_EXEC as u64);
     let data = Rule::new(vec![Condition::new(2, Length::Dword, data, 0)?])?;

@@ -23,6 +23,7 @@ use super::hello::{Hello, Said, UNFINISHED};
 use super::http::{self, Requests, Wants};
 use super::proxy::{Protocol, Talk};
 use super::record::{Decision, Entry};
+use crate::sys::socket::unread;
 
 /// How long one address has to take a connection.
 pub const DIAL: Duration = Duration::from_secs(10);
@@ -147,6 +148,8 @@ pub enum Turn {
     Ended,
     /// One side broke off; so the other is.
     Broken,
+    /// The same, once the other has got the last words: to be looked at again soon.
+    Lingers,
     /// The first words were for somebody else: why.
     Refused {
         /// As it goes on behind the host's name.
@@ -284,14 +287,17 @@ impl Connection {
                 Err(turn) => return turn,
             },
         };
-        open.broken = up == Moved::Broken;
+        if up == Moved::Broken {
+            open.broken = true;
+            open.down.cut();
+        }
         let down = match open.requests.as_ref().map(Requests::wants) {
             _ if open.gone => Moved::Waits,
             // Held until its first line has been seen.
             Some(Wants::Answer) => Moved::Waits,
             _ => open.down.advance(&open.server, &self.client, pipes),
         };
-        match (up, down) {
+        let turn = match (up, down) {
             // A server that breaks off may have given its answer before.
             (Moved::Broken, Moved::More) => Turn::More,
             (Moved::Broken, Moved::Waits) if open.down.holds_bytes() && !open.gone => Turn::Waits,
@@ -300,6 +306,15 @@ impl Connection {
             (Moved::More, _) | (_, Moved::More) => Turn::More,
             (Moved::Waits, Moved::Waits) if open.gone => Turn::Broken,
             (Moved::Waits, Moved::Waits) => Turn::Waits,
+        };
+        // A reset overtakes what was said before it.
+        let says_last = || unread(self.client.as_fd()).is_ok_and(|count| count > 0);
+        match turn {
+            Turn::Broken if !open.gone && says_last() => {
+                open.broken = true;
+                Turn::Lingers
+            }
+            turn => turn,
         }
     }
 

@@ -91,6 +91,8 @@ pub struct Flow {
     pipe: Option<Pipe>,
     inside: usize,
     ended: bool,
+    /// Whether what ends here was cut off: the end is then none to be passed on.
+    cut: bool,
     /// Whether the source has sent urgent data, which splice stops at.
     urgent: bool,
     /// How much may be taken from the source; everything, if nothing is said.
@@ -140,6 +142,11 @@ impl Flow {
     /// The source has sent urgent data: it is read the plain way from now on.
     pub fn read_plainly(&mut self) {
         self.urgent = true;
+    }
+
+    /// Somebody has broken off: what is there is passed on, and then it is broken.
+    pub fn cut(&mut self) {
+        self.cut = true;
     }
 
     /// Whether bytes were taken that have not been passed on.
@@ -199,6 +206,9 @@ impl Flow {
             }
             return Ok(());
         }
+        if self.ended && self.cut {
+            return Err(Errno::ECONNRESET);
+        }
         if self.ended {
             self.done = true;
             // The other side may have gone: then it needs no telling.
@@ -229,6 +239,10 @@ impl Flow {
             }
             Err(errno) => {
                 pipes.give(pipe);
+                // The kernel says so once, and speaks of an end afterwards.
+                if !matches!(errno, Errno::EAGAIN | Errno::EINTR) {
+                    (self.ended, self.cut) = (true, true);
+                }
                 Err(errno)
             }
         }

@@ -237,8 +237,7 @@ fn other_protocols_begin_with_words_too(scene: &Scene) -> Verdict {
     town.server(2525, |mut stream| {
         let mut line = [0; 64];
         while let Ok(length @ 1..) = stream.read(&mut line) {
-            let _ = stream.write_all(b"250 heard ");
-            let _ = stream.write_all(&line[..length]);
+            let _ = stream.write_all(&[b"250 heard ", &line[..length]].concat());
         }
     })?;
     client(

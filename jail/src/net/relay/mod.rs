@@ -38,6 +38,9 @@ const TURN: usize = 64;
 /// What has been looked up is good for so long.
 const FRESH: Duration = Duration::from_secs(5);
 
+/// When somebody who gets last words is looked at again.
+const SOON: Duration = Duration::from_millis(20);
+
 /// What the command has sent may take so long to go out after its end.
 const LAST: Duration = Duration::from_secs(2);
 
@@ -287,6 +290,10 @@ impl Relay {
                 self.ledger.add(connection.entry(Decision::Allow));
                 self.connections.remove(&id);
             }
+            Turn::Lingers => {
+                let soon = Instant::now() + SOON;
+                self.due.push(Reverse((soon, Token::Client(id))));
+            }
             Turn::Refused { why, fix } => self.refuse(id, why, fix),
         }
     }
@@ -325,7 +332,8 @@ impl Relay {
                     }
                 }
                 Token::Lookup(id) => self.on_lookup(id, now),
-                Token::Channel | Token::Listener(_) | Token::Client(_) => {}
+                Token::Client(id) => self.advance(id),
+                Token::Channel | Token::Listener(_) => {}
             }
         }
     }
