@@ -506,7 +506,8 @@ fn job_control_inside(scene: &Scene) -> Verdict {
     run.send("\x1a")?;
     run.expect("Stopped")?;
     run.expect("inside> ")?;
-    run.line("jobs | wc -l; kill %1; echo in-$((20+3))")?;
+    // A shell does not leave while a job is stopped: it must be gone, not only signalled.
+    run.line("jobs | wc -l; kill -KILL %1; wait %1; echo in-$((20+3))")?;
     run.expect("in-23")?;
     assert!(!run.screen().contains("no job control"), "{}", run.screen());
     run.line("exit 5")?;

@@ -34,7 +34,7 @@ const NUMBERS: &[(&str, &str)] = &[
 ];
 
 pub fn tests() -> Vec<Test> {
-    use Control::{Bare, Root};
+    use Control::{Bare, IfHostAllows, Root};
     let mut tests: Vec<Test> = NUMBERS
         .iter()
         .map(|&(name, number)| {
@@ -72,9 +72,9 @@ pub fn tests() -> Vec<Test> {
             let victim = Victim::new(scene)?;
             Ok(Plan::new(["own-signals".to_string(), victim.pid()]).keep(victim))
         }),
-        plain("b18_real_time", Root, &["real-time"]),
-        plain("b18_higher_priority", Root, &["priority"]),
-        plain("b18_spared_when_memory_is_short", Root, &["spared"]),
+        plain("b18_real_time", IfHostAllows, &["real-time"]),
+        plain("b18_higher_priority", IfHostAllows, &["priority"]),
+        plain("b18_spared_when_memory_is_short", IfHostAllows, &["spared"]),
         attempt("a_file_that_its_owner_cannot_change", Root, |scene| {
             scene.file("own-file", "")?;
             Ok(Plan::new(["immutable", "own-file"]))
@@ -94,6 +94,9 @@ fn callers_limit(scene: &Scene, limit: &str, word: &str) -> Verdict {
         let line = format!("{limit} && exec {before} {} {word}", attacker.display());
         scene.host("bash").args(["-c", &line]).output()
     };
+    if scene.host("bash").args(["-c", limit]).output()?.code() != Some(0) {
+        return scene.skip("not even root may raise this limit here");
+    }
     let sjail = scene.program("sjail");
     is_held(&run(&format!("{} run --no-broker --", sjail.display()))?)?;
     // Without the capability that root has, by the limit alone.
