@@ -58,6 +58,7 @@ mod terminal;
 mod trace;
 mod trust;
 mod verify;
+mod watched;
 mod workspace;
 
 use std::ffi::OsString;

@@ -8,8 +8,7 @@
 //! root. What will fail because of the jail, and would not outside, is written down.
 
 use std::collections::HashSet;
-use std::ffi::{CString, OsStr};
-use std::fs::File;
+use std::ffi::CString;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -19,7 +18,6 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::poll::PollFlags;
 use nix::sys::statvfs::{FsFlags, fstatvfs};
-use sjail_policy::git_keys::normal;
 use sjail_policy::plan::Plan;
 
 use crate::denials::{self, Denial};
@@ -27,13 +25,14 @@ use crate::observe;
 use crate::spawn::Jail;
 use crate::supervise::{Guard, Notice};
 use crate::sys::file::openat2;
-use crate::sys::notify::{self, Call};
+use crate::sys::notify::Call;
+use crate::watched::{self, Answer, Watched, memory};
 
 /// Looks at calls while the command runs.
 #[derive(Debug)]
 pub struct Tracer<'a> {
     plan: &'a Plan,
-    listener: Option<OwnedFd>,
+    calls: Watched,
     seen: HashSet<(PathBuf, Wish)>,
     found: Vec<Denial>,
 }
@@ -55,7 +54,7 @@ impl<'a> Tracer<'a> {
     pub fn new(plan: &'a Plan) -> Tracer<'a> {
         Tracer {
             plan,
-            listener: None,
+            calls: Watched::default(),
             seen: HashSet::new(),
             found: Vec::new(),
         }
@@ -80,7 +79,7 @@ impl<'a> Tracer<'a> {
         let (folder, text, wish) = match number {
             libc::SYS_openat => (args[0], args[1], open_flags(args[2])),
             libc::SYS_openat2 => {
-                let flags = memory(call.pid).and_then(|memory| word(&memory, args[2]));
+                let flags = memory(call.pid).and_then(|memory| watched::word(&memory, args[2]));
                 (args[0], args[1], open_flags(flags.unwrap_or(0)))
             }
             libc::SYS_execve => (at_cwd, args[0], Wish::Read),
@@ -96,19 +95,14 @@ impl<'a> Tracer<'a> {
             }
             _ => return,
         };
-        let Some(text) = memory(call.pid).and_then(|memory| string(&memory, text)) else {
+        let Some(text) = memory(call.pid).and_then(|memory| watched::string(&memory, text)) else {
             return;
         };
         self.look_at_path(call.pid, folder as i32, &text, wish);
     }
 
     fn look_at_path(&mut self, pid: u32, folder: i32, text: &[u8], wish: Wish) {
-        let text = Path::new(OsStr::from_bytes(text));
-        let base = match text.is_absolute() {
-            true => PathBuf::from("/"),
-            false => self::folder(pid, folder),
-        };
-        let Some(path) = normal(&base.join(text)) else {
+        let Some(path) = watched::path(pid, folder, text) else {
             return;
         };
         let own = ["/proc", "/dev", "/tmp", "/sys"];
@@ -180,39 +174,27 @@ impl<'a> Tracer<'a> {
 
 impl Guard for Tracer<'_> {
     fn waits_for(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
-        let listener = self.listener.as_ref()?;
-        Some((listener.as_fd(), PollFlags::POLLIN))
+        self.calls.waits_for()
     }
 
     fn notice(&mut self, _: &Jail) -> Notice {
-        let Some(listener) = self.listener.take() else {
-            return Notice::GoOn;
-        };
-        match notify::receive(listener.as_fd()) {
-            Ok(call) => {
-                // Its process may have died meanwhile: nobody waits for the answer then.
-                let _ = match observe::refused(&call) {
-                    Some(refused) => {
-                        self.add(Some(denials::refused_call(&refused)));
-                        notify::refuse(listener.as_fd(), &call, refused.errno)
-                    }
-                    None => {
-                        self.look(&call);
-                        notify::go_on(listener.as_fd(), &call)
-                    }
-                };
-                self.listener = Some(listener);
+        let mut calls = std::mem::take(&mut self.calls);
+        calls.answer(|call| match observe::refused(call) {
+            Some(refused) => {
+                self.add(Some(denials::refused_call(&refused)));
+                Answer::Refuse(refused.errno)
             }
-            // Its process has died while it waited.
-            Err(Errno::ENOENT | Errno::EINTR | Errno::EAGAIN) => self.listener = Some(listener),
-            // Nobody is observed any more: the jail has ended.
-            Err(_) => {}
-        }
+            None => {
+                self.look(call);
+                Answer::GoOn
+            }
+        });
+        self.calls = calls;
         Notice::GoOn
     }
 
     fn take_listener(&mut self, listener: OwnedFd) -> Option<OwnedFd> {
-        self.listener.replace(listener)
+        self.calls.begin(listener)
     }
 }
 
@@ -242,45 +224,4 @@ fn inside(pid: u32, path: &Path) -> Result<View, Errno> {
         true => Ok(View::ReadOnly),
         false => Ok(View::Writable),
     }
-}
-
-/// The folder that a call of a process starts at, as the process sees it.
-pub fn folder(pid: u32, folder: i32) -> PathBuf {
-    let link = match folder {
-        libc::AT_FDCWD => format!("/proc/{pid}/cwd"),
-        number => format!("/proc/{pid}/fd/{number}"),
-    };
-    std::fs::read_link(link).unwrap_or_default()
-}
-
-/// The memory of a process.
-pub fn memory(pid: u32) -> Option<File> {
-    File::open(format!("/proc/{pid}/mem")).ok()
-}
-
-fn word(memory: &File, at: u64) -> Option<u64> {
-    let mut bytes = [0; 8];
-    memory.read_exact_at(&mut bytes, at).ok()?;
-    Some(u64::from_ne_bytes(bytes))
-}
-
-/// A string in another process, at most as long as a path may be.
-pub fn string(memory: &File, at: u64) -> Option<Vec<u8>> {
-    let mut text = Vec::new();
-    let mut chunk = [0; 256];
-    while text.len() < libc::PATH_MAX as usize {
-        // Not over the end of a page: the next one may not be there.
-        let from = at + text.len() as u64;
-        let length = (4096 - from % 4096).min(256) as usize;
-        let chunk = chunk.get_mut(..length)?;
-        memory.read_exact_at(chunk, from).ok()?;
-        match chunk.iter().position(|byte| *byte == 0) {
-            Some(end) => {
-                text.extend_from_slice(chunk.get(..end)?);
-                return Some(text);
-            }
-            None => text.extend_from_slice(chunk),
-        }
-    }
-    None
 }

@@ -4,9 +4,9 @@
 //! another user or group, and cannot lie over a folder in which something is mounted.
 
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -116,8 +116,8 @@ pub fn met_an_owner(last_words: &[u8]) -> Option<String> {
 }
 
 /// Of folders that a command tried to rename, those that an overlay has refused to: they
-/// are still there, and still the host's. Where a program has copied it instead, as `mv`
-/// does, nothing is to be said.
+/// are still there, and still the host's. Where a program has copied it instead and removed
+/// it, as `mv` does if it may, nothing is to be said.
 pub fn not_renamed(
     tried: &BTreeSet<PathBuf>,
     seen_at: &Path,
@@ -148,16 +148,11 @@ pub fn not_renamed(
         .filter(still_there)
         .map(|path| {
             format!(
-                "the folder {} could not be renamed in the preview (\"Invalid cross-device link\"): overlays cannot, and the command did not copy it instead; for real it could",
+                "the folder {} could not be renamed in the preview (\"Invalid cross-device link\"): overlays cannot, and what the command did instead has not moved it as a whole; for real it could be",
                 show_path(&lower.path().join(path))
             )
         })
         .collect()
-}
-
-/// A path that a call names, from the folder that it starts at.
-pub fn joined(base: &Path, text: &[u8]) -> Option<PathBuf> {
-    sjail_policy::git_keys::normal(&base.join(OsStr::from_bytes(text)))
 }
 
 #[cfg(test)]

@@ -3,17 +3,15 @@
 //! here, and no other call is looked at.
 
 use std::collections::BTreeSet;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
-use nix::errno::Errno;
 use nix::poll::PollFlags;
 
-use super::edges;
 use crate::spawn::Jail;
 use crate::supervise::{Guard, Notice};
-use crate::sys::notify::{self, Call};
-use crate::trace;
+use crate::sys::notify::Call;
+use crate::watched::{self, Answer, Watched};
 
 /// More different names tell nobody more.
 const MOST: usize = 1000;
@@ -21,7 +19,7 @@ const MOST: usize = 1000;
 /// Looks at renames while the command runs.
 #[derive(Debug, Default)]
 pub struct Lookout {
-    listener: Option<OwnedFd>,
+    calls: Watched,
     tried: BTreeSet<PathBuf>,
 }
 
@@ -42,42 +40,28 @@ impl Lookout {
             libc::SYS_rename => (libc::AT_FDCWD, args[0]),
             _ => return None,
         };
-        let text = trace::string(&trace::memory(call.pid)?, text)?;
-        let base = match text.first() {
-            Some(b'/') => PathBuf::from("/"),
-            _ => trace::folder(call.pid, folder),
-        };
-        self.tried.insert(edges::joined(&base, &text)?);
+        let text = watched::string(&watched::memory(call.pid)?, text)?;
+        self.tried.insert(watched::path(call.pid, folder, &text)?);
         Some(())
     }
 }
 
 impl Guard for Lookout {
     fn waits_for(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
-        let listener = self.listener.as_ref()?;
-        Some((listener.as_fd(), PollFlags::POLLIN))
+        self.calls.waits_for()
     }
 
     fn notice(&mut self, _: &Jail) -> Notice {
-        let Some(listener) = self.listener.take() else {
-            return Notice::GoOn;
-        };
-        match notify::receive(listener.as_fd()) {
-            Ok(call) => {
-                let _ = self.look(&call);
-                // Its process may have died meanwhile: nobody waits for the answer then.
-                let _ = notify::go_on(listener.as_fd(), &call);
-                self.listener = Some(listener);
-            }
-            // Its process has died while it waited.
-            Err(Errno::ENOENT | Errno::EINTR | Errno::EAGAIN) => self.listener = Some(listener),
-            // Nobody is observed any more: the jail has ended.
-            Err(_) => {}
-        }
+        let mut calls = std::mem::take(&mut self.calls);
+        calls.answer(|call| {
+            let _ = self.look(call);
+            Answer::GoOn
+        });
+        self.calls = calls;
         Notice::GoOn
     }
 
     fn take_listener(&mut self, listener: OwnedFd) -> Option<OwnedFd> {
-        self.listener.replace(listener)
+        self.calls.begin(listener)
     }
 }

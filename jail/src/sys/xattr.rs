@@ -9,40 +9,37 @@ use nix::errno::Errno;
 
 use super::file::DescriptorPath;
 
-/// The value of an attribute, links not followed; at most 256 bytes of it.
+/// The value of an attribute, links not followed.
 pub fn get(path: &Path, name: &CStr) -> nix::Result<Vec<u8>> {
     let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
-    let mut value = vec![0_u8; 256];
-    // SAFETY: both strings are NUL-terminated; the kernel writes at most the stated
-    // number of bytes into `value`.
-    let length = unsafe {
-        libc::lgetxattr(
-            path.as_ptr(),
-            name.as_ptr(),
-            value.as_mut_ptr().cast(),
-            value.len(),
-        )
-    };
-    let length = Errno::result(length)? as usize;
-    value.truncate(length);
-    Ok(value)
+    whole(|room| {
+        // SAFETY: both strings are NUL-terminated; the kernel writes at most the stated
+        // number of bytes into `room`.
+        unsafe {
+            libc::lgetxattr(
+                path.as_ptr(),
+                name.as_ptr(),
+                room.as_mut_ptr().cast(),
+                room.len(),
+            )
+        }
+    })
 }
 
 /// The names of an open file's attributes; the descriptor may be a place only (`O_PATH`).
 pub fn names(file: BorrowedFd<'_>) -> nix::Result<Vec<CString>> {
     let path = DescriptorPath::of(file);
-    let mut list = vec![0_u8; 1 << 16];
-    // SAFETY: the path is NUL-terminated; the kernel writes at most the stated number of
-    // bytes into `list`.
-    let length = unsafe {
-        libc::listxattr(
-            path.as_c_str().as_ptr(),
-            list.as_mut_ptr().cast(),
-            list.len(),
-        )
-    };
-    let length = Errno::result(length)? as usize;
-    list.truncate(length);
+    let list = whole(|room| {
+        // SAFETY: the path is NUL-terminated; the kernel writes at most the stated number
+        // of bytes into `room`.
+        unsafe {
+            libc::listxattr(
+                path.as_c_str().as_ptr(),
+                room.as_mut_ptr().cast(),
+                room.len(),
+            )
+        }
+    })?;
     Ok(list
         .split(|byte| *byte == 0)
         .filter(|name| !name.is_empty())
@@ -53,19 +50,33 @@ pub fn names(file: BorrowedFd<'_>) -> nix::Result<Vec<CString>> {
 /// The whole value of an open file's attribute.
 pub fn value(file: BorrowedFd<'_>, name: &CStr) -> nix::Result<Vec<u8>> {
     let path = DescriptorPath::of(file);
-    let mut value = vec![0_u8; 1 << 16];
-    // SAFETY: as above.
-    let length = unsafe {
-        libc::getxattr(
-            path.as_c_str().as_ptr(),
-            name.as_ptr(),
-            value.as_mut_ptr().cast(),
-            value.len(),
-        )
+    whole(|room| {
+        // SAFETY: both strings are NUL-terminated; the kernel writes at most the stated
+        // number of bytes into `room`.
+        unsafe {
+            libc::getxattr(
+                path.as_c_str().as_ptr(),
+                name.as_ptr(),
+                room.as_mut_ptr().cast(),
+                room.len(),
+            )
+        }
+    })
+}
+
+/// What a call writes, whose length is not known before: most is short, and none is longer
+/// than the kernel's own limit.
+fn whole(mut call: impl FnMut(&mut [u8]) -> isize) -> nix::Result<Vec<u8>> {
+    let mut room = vec![0; 256];
+    let length = match Errno::result(call(&mut room)) {
+        Err(Errno::ERANGE) => {
+            room.resize(1 << 16, 0);
+            Errno::result(call(&mut room))?
+        }
+        done => done?,
     };
-    let length = Errno::result(length)? as usize;
-    value.truncate(length);
-    Ok(value)
+    room.truncate(length as usize);
+    Ok(room)
 }
 
 /// Sets an attribute of an open file.
