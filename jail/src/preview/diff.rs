@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use similar::TextDiff;
-use sjail_policy::show::inert;
+use sjail_policy::show::{inert, is_plain};
 
 use super::beneath::{Beneath, Kind};
 use super::entry::{Act, Entry};
@@ -175,12 +175,7 @@ fn content(name: &str, old: Option<Held>, new: Option<Held>, ink: Ink) -> String
 }
 
 fn dyed(line: &str, ink: Ink) -> String {
-    // Tabs are harmless and everywhere.
-    let safe: Vec<String> = line
-        .split('\t')
-        .map(|part| inert(part.as_bytes()))
-        .collect();
-    let safe = safe.join("\t");
+    let safe = harmless(line);
     let code = match line.as_bytes().first() {
         Some(b'+') => "32",
         Some(b'-') => "31",
@@ -191,6 +186,24 @@ fn dyed(line: &str, ink: Ink) -> String {
         Ink::Colour => format!("\x1b[{code}m{safe}\x1b[0m"),
         Ink::Plain => safe,
     }
+}
+
+/// A line of a file as its author knows it: tabs, backslashes and blanks stand for themselves
+/// as long as nothing else in it must be escaped, and no text is pushed out of sight.
+fn harmless(line: &str) -> String {
+    /// More blanks than that are no indentation.
+    const BLANKS: usize = 64;
+    let text = line.trim_end_matches(' ');
+    let blanks = line.get(text.len()..).unwrap_or_default();
+    let letters: String = text.chars().filter(|c| !"\t\\ ".contains(*c)).collect();
+    if is_plain(letters.as_bytes()) && !text.contains(&" ".repeat(BLANKS)) {
+        return format!("{text}{}", inert(blanks.as_bytes()));
+    }
+    let parts: Vec<String> = line
+        .split('\t')
+        .map(|part| inert(part.as_bytes()))
+        .collect();
+    parts.join("\t")
 }
 
 #[cfg(test)]
@@ -213,5 +226,23 @@ mod tests {
             Ink::Plain,
         );
         assert!(shown.starts_with("binary /w/f"), "{shown}");
+    }
+
+    #[test]
+    fn ordinary_lines_stand_for_themselves() {
+        let deep = format!("+{}\tprintf(\"a\\n\\x1b\"); // C:\\new", " ".repeat(20));
+        assert_eq!(harmless(&deep), deep);
+        assert_eq!(
+            harmless("\\ No newline at end of file"),
+            "\\ No newline at end of file"
+        );
+        // What differs in nothing else is told apart.
+        assert_eq!(harmless("+end  "), "+end\\x20\\x20");
+        for hostile in ["+a\u{202e}b", "+a\rb", "+\u{1b}]0;x\u{7}", "+a\u{200b}"] {
+            let shown = harmless(hostile);
+            assert!(shown.is_ascii() && shown.contains('\\'), "{shown}");
+        }
+        let far = format!("+ok{}evil", " ".repeat(200));
+        assert!(harmless(&far).contains("\\x20"));
     }
 }
