@@ -21,6 +21,8 @@ pub struct Test {
     pub only: Option<Identity>,
     /// Whether no other test may run beside it.
     pub alone: bool,
+    /// The megabytes of the small disk that it has to itself, if it has one.
+    pub disk: Option<u64>,
     pub(crate) run: Box<dyn Fn(&Scene) -> Verdict + Send + Sync>,
 }
 
@@ -35,6 +37,7 @@ impl Test {
             timeout: TIMEOUT,
             only: None,
             alone: false,
+            disk: None,
             run: Box::new(run),
         }
     }
@@ -48,6 +51,12 @@ impl Test {
     /// Runs it for one identity only.
     pub fn only(mut self, identity: Identity) -> Test {
         self.only = Some(identity);
+        self
+    }
+
+    /// Gives it a small disk of its own ([`Scene::disk`]).
+    pub fn disk(mut self, megabytes: u64) -> Test {
+        self.disk = Some(megabytes);
         self
     }
 

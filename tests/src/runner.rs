@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::unistd::{Pid, Uid};
+use nix::unistd::{Gid, Pid, Uid};
 
 use crate::tree::command_line;
 use crate::{Binaries, Identity, Outcome, Scene, Test, Tree};
@@ -239,6 +239,12 @@ fn run_job(job: &Job<'_>, ground: &Path, binaries: &Binaries) -> io::Result<Outc
     let scratch = tempfile::Builder::new().prefix("t.").tempdir_in(ground)?;
     chown(scratch.path(), Some(uid.as_raw()), Some(gid.as_raw()))?;
     let outcome_path = scratch.path().join("outcome");
+    let _disk = match job.test.disk {
+        Some(megabytes) if Uid::effective().is_root() => {
+            Some(Disk::mount(scratch.path(), megabytes, uid, gid)?)
+        }
+        _ => None,
+    };
     let log_path = ground.join(format!(
         "{}.log",
         scratch.path().file_name().unwrap_or_default().display()
@@ -304,6 +310,33 @@ fn run_job(job: &Job<'_>, ground: &Path, binaries: &Binaries) -> io::Result<Outc
             Outcome::Failed(format!("killed: not done after {timeout:?}\n{said}"))
         }
     })
+}
+
+/// A small disk of a test's own, gone with it.
+struct Disk(PathBuf);
+
+impl Disk {
+    fn mount(scratch: &Path, megabytes: u64, uid: Uid, gid: Gid) -> io::Result<Disk> {
+        let path = scratch.join(crate::scene::DISK);
+        fs::create_dir(&path)?;
+        let options = format!("size={megabytes}m,mode=0700,uid={uid},gid={gid}");
+        let none: Option<&str> = None;
+        // Where nothing can be mounted the test sees no disk, and is skipped.
+        let _ = nix::mount::mount(
+            none,
+            &path,
+            Some("tmpfs"),
+            nix::mount::MsFlags::empty(),
+            Some(options.as_str()),
+        );
+        Ok(Disk(path))
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = nix::mount::umount2(&self.0, nix::mount::MntFlags::MNT_DETACH);
+    }
 }
 
 fn patience() -> u32 {

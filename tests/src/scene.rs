@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 
 use crate::{Binaries, Call, Identity, Stop, Verdict};
 
+/// The name of a test's own disk in its scratch folder.
+pub(crate) const DISK: &str = "disk";
+
 /// The folders and programs of one test. Everything lies below one scratch
 /// folder, which the runner removes afterwards:
 ///
@@ -18,6 +21,7 @@ use crate::{Binaries, Call, Identity, Stop, Verdict};
 ///     work/           the workspace, and the working folder of each call
 ///   run/              XDG_RUNTIME_DIR
 ///   outside/          files of the host that no jail should reach
+///   disk/             a small file system, where the test asked for one
 /// ```
 #[derive(Debug)]
 pub struct Scene {
@@ -53,6 +57,18 @@ impl Scene {
     /// The home of the host user.
     pub fn home(&self) -> PathBuf {
         self.scratch.join("home")
+    }
+
+    /// The small disk of a test that asked for one. Only root can mount it, so the runner
+    /// does; whoever started that as somebody else has none.
+    pub fn disk(&self) -> Verdict<PathBuf> {
+        use std::os::unix::fs::MetadataExt;
+        let disk = self.scratch.join(DISK);
+        let device = |path: &Path| fs::metadata(path).map(|meta| meta.dev());
+        match (device(&disk), device(&self.scratch)) {
+            (Ok(own), Ok(other)) if own != other => Ok(disk),
+            _ => self.skip("no disk could be mounted"),
+        }
     }
 
     /// The workspace: an empty folder in the home, not yet a repository.

@@ -1,10 +1,12 @@
 //! Commits and their undoing are killed at random moments: what is found afterwards is the
 //! old tree or the new one, never something between.
 
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use sjail_tests::forest::Forest;
 use sjail_tests::{Scene, Stop, Test, Verdict, ensure};
 
 use super::{forest, id};
@@ -18,10 +20,12 @@ pub fn tests() -> Vec<Test> {
     });
     let first = Test::new("a_full_disk_leaves_the_old_tree_or_the_new", |scene| {
         full(scene, 12, Place::State)
-    });
+    })
+    .disk(MEGABYTES);
     let narrow = Test::new("so_does_a_full_disk_under_the_workspace", |scene| {
         full(scene, 12, Place::Workspace)
-    });
+    })
+    .disk(MEGABYTES);
     let all = [test, other, first, narrow];
     all.into_iter().map(|test| test.timeout(300)).collect()
 }
@@ -35,12 +39,17 @@ pub fn long_tests() -> Vec<Test> {
         killed(scene, 150, true)
     });
     let first = Test::new("many_full_disks", |scene| full(scene, 150, Place::State));
+    let first = first.disk(MEGABYTES);
     let narrow = Test::new("many_full_disks_under_the_workspace", |scene| {
         full(scene, 150, Place::Workspace)
-    });
+    })
+    .disk(MEGABYTES);
     let all = [test, other, first, narrow];
     all.into_iter().map(|test| test.timeout(3600)).collect()
 }
+
+/// Of the disk that gets full: what is needed once and not twice.
+const MEGABYTES: u64 = 3;
 
 /// What lies on the disk that gets full.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,90 +58,51 @@ enum Place {
     Workspace,
 }
 
-/// A small disk of the test's own.
-struct Disk {
-    mounts: Vec<PathBuf>,
-    path: PathBuf,
-}
+/// The disk that gets full.
+struct Disk(PathBuf);
 
 impl Disk {
-    fn mount(scene: &Scene, place: Place) -> Verdict<Disk> {
-        let path = scene.scratch().join("disk");
-        std::fs::create_dir_all(&path)?;
-        let mount = |words: &[&str], to: &Path| {
-            let call = scene.host("mount").args(words).args([to]).cwd("/");
-            call.output()?.succeeds().map(drop)
-        };
-        if !nix::unistd::geteuid().is_root() {
-            return scene.skip("only root can mount a disk of its own");
-        }
-        if mount(&["-t", "tmpfs", "-o", "size=3m", "sjail-test"], &path).is_err() {
-            return scene.skip("nothing can be mounted here");
-        }
-        let mut disk = Disk {
-            mounts: vec![path.clone()],
-            path,
-        };
-        if place == Place::Workspace {
-            let inner = disk.path.join("work");
-            std::fs::create_dir(&inner)?;
-            let inner = inner.display().to_string();
-            mount(&["--bind", &inner], &scene.workspace())?;
-            disk.mounts.push(scene.workspace());
-        }
-        Ok(disk)
-    }
-
     /// Leaves so many bytes free, as pages go.
     fn fill(&self, free: u64) -> Verdict {
-        let _ = std::fs::remove_file(self.path.join("filler"));
-        let stat = nix::sys::statvfs::statvfs(&self.path)?;
+        self.empty();
+        let stat = nix::sys::statvfs::statvfs(&self.0)?;
         let there = stat.blocks_available() * stat.fragment_size();
         let filler = vec![1; usize::try_from(there.saturating_sub(free))?];
-        std::fs::write(self.path.join("filler"), filler)?;
+        fs::write(self.0.join("filler"), filler)?;
         Ok(())
     }
 
     fn empty(&self) {
-        let _ = std::fs::remove_file(self.path.join("filler"));
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        for mount in self.mounts.iter().rev() {
-            let flags = nix::mount::MntFlags::MNT_DETACH;
-            let _ = nix::mount::umount2(mount, flags);
-        }
+        let _ = fs::remove_file(self.0.join("filler"));
     }
 }
 
 /// Commits and takes back with less and less room; what is found afterwards is whole.
 fn full(scene: &Scene, times: u64, place: Place) -> Verdict {
-    let disk = Disk::mount(scene, place)?;
-    let folder = scene.workspace();
+    let disk = Disk(scene.disk()?);
+    let (state, folder) = match place {
+        Place::State => (disk.0.join("state"), scene.workspace()),
+        Place::Workspace => (scene.home().join("state"), disk.0.join("work")),
+    };
     for number in 0..20 {
-        scene.file(&format!("f{number}/file"), "old ".repeat(2000))?;
-        scene.file(&format!("g{number}"), "gone ".repeat(2000))?;
+        fs::create_dir_all(folder.join(format!("f{number}")))?;
+        fs::write(folder.join(format!("f{number}/file")), "old ".repeat(2000))?;
+        fs::write(folder.join(format!("g{number}")), "gone ".repeat(2000))?;
     }
-    scene.file(
-        "act.sh",
+    fs::write(
+        folder.join("act.sh"),
         "for n in $(seq 0 19); do seq 1 2000 > f$n/file; rm g$n; mkdir n$n; seq 1 900 > n$n/x; done\n",
     )?;
-    let state = match place {
-        Place::State => disk.path.join("state"),
-        Place::Workspace => scene.home().join("state"),
-    };
     let call = |words: &[&str]| {
         let call = scene.sjail(words).cwd(&folder);
         call.env("XDG_STATE_HOME", &state)
     };
-    let old = forest(scene)?;
+    let old = Forest::of(&folder)?;
     let output = call(&PREVIEW).output()?;
     output.succeeds()?;
     let id = id(&output.json()?)?;
     call(&["commit", &id]).output()?.succeeds()?;
-    let new = forest(scene)?;
+    let new = Forest::of(&folder)?;
     let mut random = u64::from(std::process::id());
     let (mut refused, mut done) = (0, 0);
     for _ in 0..times {
@@ -152,7 +122,7 @@ fn full(scene: &Scene, times: u64, place: Place) -> Verdict {
         }
         disk.empty();
         let state = state_of(&call(&["previews", "--json"]).output()?.json()?)?;
-        let now = forest(scene)?;
+        let now = Forest::of(&folder)?;
         let expected = match state.as_str() {
             "pending" => &old,
             "committed" => &new,
