@@ -14,11 +14,12 @@ use std::path::{Path, PathBuf};
 
 use nix::dir::Dir;
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, readlinkat};
-use nix::sys::stat::{FileStat, fstat, fstatat};
+use nix::fcntl::{AT_FDCWD, AtFlags, RenameFlags, readlinkat, renameat2};
+use nix::sys::stat::{FchmodatFlags, FileStat, Mode, fchmodat, fstat, fstatat, mkdirat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
 use serde::{Deserialize, Serialize};
 
-use crate::sys::file::{BENEATH, NO_LINKS, openat2};
+use crate::sys::file::{BENEATH, DescriptorPath, NO_LINKS, openat2};
 use crate::sys::xattr;
 
 /// The attributes of a file that belong to it: by name, those of overlays taken out.
@@ -71,6 +72,111 @@ impl Beneath {
         })
     }
 
+    /// A folder beneath it, which keeps what it is whatever is done to its name.
+    pub fn below(&self, path: &Path) -> io::Result<Beneath> {
+        Ok(Beneath {
+            root: self.at(path, libc::O_PATH | libc::O_DIRECTORY)?,
+            path: self.path.join(path),
+        })
+    }
+
+    /// Makes a folder of the caller's own.
+    pub fn make_folder(&self, below: &Path) -> io::Result<()> {
+        let (folder, name) = self.parent(below)?;
+        Ok(mkdirat(&folder, name.as_c_str(), Mode::S_IRWXU)?)
+    }
+
+    /// The same with those above it, as far as they are not there.
+    pub fn make_folders(&self, below: &Path) -> io::Result<()> {
+        let mut way = PathBuf::new();
+        for name in below {
+            way.push(name);
+            match self.make_folder(&way) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                done => done?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes something with all that is in it; nothing there is no error.
+    pub fn remove(&self, below: &Path) -> io::Result<()> {
+        let (folder, name) = match self.parent(below) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            parent => parent?,
+        };
+        match unlinkat(&folder, name.as_c_str(), UnlinkatFlags::NoRemoveDir) {
+            Err(Errno::EISDIR) => {}
+            Err(Errno::ENOENT) => return Ok(()),
+            done => return Ok(done?),
+        }
+        self.below(below)?.clear();
+        Ok(unlinkat(
+            &folder,
+            name.as_c_str(),
+            UnlinkatFlags::RemoveDir,
+        )?)
+    }
+
+    /// Removes what is in it, as far as that can be done: also what is closed to its own
+    /// user, or nested deeper than paths, descriptors or stacks reach. Every folder is
+    /// brought to the top, and what it holds removed on the way.
+    pub fn clear(&self) {
+        let mut open = vec![PathBuf::new()];
+        let mut number = 0_u64;
+        while let Some(folder) = open.pop() {
+            self.open_up(&folder);
+            for name in self.names(&folder).unwrap_or_default() {
+                let path = folder.join(name);
+                if self.unlink(&path) {
+                    continue;
+                }
+                if folder.as_os_str().is_empty() {
+                    open.push(path);
+                } else if let Some(flat) = self.flatten(&path, &mut number) {
+                    open.push(flat);
+                }
+            }
+            if !folder.as_os_str().is_empty() {
+                self.unlink(&folder);
+            }
+        }
+    }
+
+    /// Whether a file or an empty folder could be removed.
+    fn unlink(&self, path: &Path) -> bool {
+        self.parent(path).is_ok_and(|(folder, name)| {
+            [UnlinkatFlags::NoRemoveDir, UnlinkatFlags::RemoveDir]
+                .into_iter()
+                .any(|flag| unlinkat(&folder, name.as_c_str(), flag).is_ok())
+        })
+    }
+
+    /// Brings a folder to the top, under a name that was free.
+    fn flatten(&self, path: &Path, number: &mut u64) -> Option<PathBuf> {
+        // A folder that is closed cannot be moved.
+        self.open_up(path);
+        let (folder, name) = self.parent(path).ok()?;
+        loop {
+            let flat = PathBuf::from(format!("flat-{number}"));
+            *number += 1;
+            let flag = RenameFlags::RENAME_NOREPLACE;
+            match renameat2(&folder, name.as_c_str(), &self.root, &flat, flag) {
+                Ok(()) => return Some(flat),
+                Err(Errno::EEXIST) => {}
+                Err(_) => return None,
+            }
+        }
+    }
+
+    fn open_up(&self, path: &Path) {
+        if let Ok(place) = self.at(path, libc::O_PATH | libc::O_DIRECTORY) {
+            let own = DescriptorPath::of(place.as_fd());
+            let flag = FchmodatFlags::FollowSymlink;
+            let _ = fchmodat(AT_FDCWD, own.as_c_str(), Mode::S_IRWXU, flag);
+        }
+    }
+
     /// The path that it was opened by.
     pub fn path(&self) -> &Path {
         &self.path
@@ -103,7 +209,16 @@ impl Beneath {
 
     /// Opens a regular file for reading.
     pub fn file(&self, below: &Path) -> io::Result<File> {
-        let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+        self.regular(below, libc::O_RDONLY)
+    }
+
+    /// The same for writing, too.
+    pub fn file_to_change(&self, below: &Path) -> io::Result<File> {
+        self.regular(below, libc::O_RDWR)
+    }
+
+    fn regular(&self, below: &Path, way: i32) -> io::Result<File> {
+        let flags = way | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
         let file = self.at(below, flags)?;
         match kind(&fstat(&file)?) {
             Kind::File => Ok(file.into()),

@@ -117,26 +117,31 @@ pub fn commit(
     let planned = plan(held, record, choice, progress);
     let (rooms, done) = match planned {
         Ok(planned) => planned,
-        Err(stop) => {
-            // Nothing was done yet; what is left of it goes when somebody looks next.
-            let _ = depart(held, record);
-            return Err(match stop {
-                Stop::Io(source) => failed(source),
-                Stop::Conflicts(conflicts) => Error::Conflicts { id, conflicts },
-                Stop::Tampered(path) => Error::Tampered { id, path },
-            });
-        }
+        Err(stop) => return Err(stop.told(held, record, failed)),
     };
     forward(held, record, rooms, choice.force, progress)?;
     Ok(done)
 }
 
-/// Why a commit does not begin.
+/// Why a commit, or its undoing, does not begin.
 enum Stop {
     Io(io::Error),
     Conflicts(Vec<Conflict>),
     /// The layer was changed there.
     Tampered(PathBuf),
+}
+
+impl Stop {
+    /// Nothing was done yet; what is left of it goes when somebody looks next.
+    fn told(self, held: &Held, record: &mut Record, io: impl FnOnce(io::Error) -> Error) -> Error {
+        let _ = depart(held, record);
+        let id = record.id.clone();
+        match self {
+            Stop::Io(source) => io(source),
+            Stop::Conflicts(conflicts) => Error::Conflicts { id, conflicts },
+            Stop::Tampered(path) => Error::Tampered { id, path },
+        }
+    }
 }
 
 impl From<io::Error> for Stop {
@@ -332,14 +337,7 @@ pub fn undo(
     };
     let (rooms, count) = match look() {
         Ok(ready) => ready,
-        Err(stop) => {
-            let _ = depart(held, record);
-            return Err(match stop {
-                Stop::Io(source) => failed(source),
-                Stop::Conflicts(conflicts) => Error::Conflicts { id, conflicts },
-                Stop::Tampered(path) => Error::Tampered { id, path },
-            });
-        }
+        Err(stop) => return Err(stop.told(held, record, failed)),
     };
     backward(held, record, rooms, force, progress)?;
     Ok(count)

@@ -3,22 +3,22 @@
 //! file system can), permissions, times, attributes, links and names of the same file.
 
 use std::collections::HashMap;
-use std::ffi::{CString, OsStr};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::sys::stat::{Mode, SFlag, UtimensatFlags, mknod, utimensat};
+use nix::fcntl::AtFlags;
+use nix::sys::stat::{FileStat, Mode, SFlag, UtimensatFlags, mknodat, utimensat};
 use nix::sys::time::TimeSpec;
-use nix::unistd::Whence;
+use nix::unistd::{Gid, Uid, Whence, fchownat, linkat, symlinkat};
 
-use super::beneath::attributes;
-use crate::sys::file::{self, openat2};
-use crate::sys::xattr;
+use super::beneath::{Beneath, Kind, kind};
+use super::entry::content_size;
+use super::look::Look;
+use crate::sys::file::{self, BENEATH, openat2};
 
 /// A copy of a workspace holds at most so many files and folders,
 const MOST_FILES: u64 = 50_000;
@@ -40,30 +40,37 @@ impl From<io::Error> for Stop {
     }
 }
 
-/// Copies what is in a folder into another one that exists.
-pub fn copy_tree(from: &Path, to: &Path) -> Result<(), Stop> {
-    let mut copy = Copying {
-        links: HashMap::new(),
-        files: 0,
-        bytes: 0,
-        bound: Bound::Small,
-        each: &mut || {},
-    };
-    copy.folder(from, to)
+impl From<Errno> for Stop {
+    fn from(errno: Errno) -> Stop {
+        Stop::Io(errno.into())
+    }
 }
 
-/// The same, however much it is; `each` is called for everything that is copied.
-pub fn copy_all(from: &Path, to: &Path, each: &mut dyn FnMut()) -> io::Result<()> {
-    let mut copy = Copying {
-        links: HashMap::new(),
-        files: 0,
-        bytes: 0,
-        bound: Bound::None,
-        each,
-    };
-    copy.folder(from, to).map_err(|stop| match stop {
-        Stop::Io(error) => error,
-        Stop::TooLarge(why) => io::Error::other(why),
+/// Copies what is in a folder into another one that is empty.
+pub fn copy_tree(from: &Beneath, to: &Beneath) -> Result<(), Stop> {
+    let mut copy = Copying::new(from, to, Bound::Small);
+    copy.enter(PathBuf::new(), PathBuf::new())?;
+    copy.run(&mut || {})
+}
+
+/// Copies one thing with all that is in it, however much that is; `each` is called for
+/// everything that is copied. What could not be copied as a whole is not there.
+pub fn copy(
+    from: &Beneath,
+    source: &Path,
+    to: &Beneath,
+    dest: &Path,
+    each: &mut dyn FnMut(),
+) -> io::Result<()> {
+    let mut copy = Copying::new(from, to, Bound::None);
+    copy.open
+        .push(Task::Copy(source.to_owned(), dest.to_owned()));
+    copy.run(each).map_err(|stop| {
+        let _ = to.remove(dest);
+        match stop {
+            Stop::Io(error) => error,
+            Stop::TooLarge(why) => io::Error::other(why),
+        }
     })
 }
 
@@ -74,90 +81,122 @@ enum Bound {
     None,
 }
 
+/// What is still to be done.
+enum Task {
+    Copy(PathBuf, PathBuf),
+    /// A folder looks like its source when everything is in it.
+    Finish(PathBuf, PathBuf),
+}
+
+/// Whoever writes to either side can swap a folder for a link at any moment: every path
+/// goes through no link.
 struct Copying<'a> {
+    from: &'a Beneath,
+    to: &'a Beneath,
+    open: Vec<Task>,
     /// Files with several names: the copy of each, by device and inode.
     links: HashMap<(u64, u64), PathBuf>,
     files: u64,
     bytes: u64,
     bound: Bound,
-    each: &'a mut dyn FnMut(),
 }
 
-impl Copying<'_> {
-    fn folder(&mut self, from: &Path, to: &Path) -> Result<(), Stop> {
-        for entry in fs::read_dir(from)? {
-            let entry = entry?;
-            let (source, dest) = (entry.path(), to.join(entry.file_name()));
-            let meta = fs::symlink_metadata(&source)?;
-            // An overlay's mark for something deleted is no file.
-            if meta.file_type().is_char_device() && meta.rdev() == 0 {
-                continue;
-            }
-            self.files += 1;
-            (self.each)();
-            self.bytes += if meta.is_file() { meta.size() } else { 0 };
-            let is_much = self.files > MOST_FILES || self.bytes > MOST_BYTES;
-            if is_much && self.bound == Bound::Small {
-                return Err(Stop::TooLarge(format!(
-                    "more than {MOST_FILES} files or {} MB",
-                    MOST_BYTES >> 20
-                )));
-            }
-            if meta.is_dir() {
-                fs::create_dir(&dest)?;
-                self.folder(&source, &dest)?;
-                continue;
-            }
-            if meta.nlink() > 1 {
-                match self.links.get(&(meta.dev(), meta.ino())) {
-                    Some(first) => {
-                        fs::hard_link(first, &dest)?;
-                        continue;
-                    }
-                    None => {
-                        self.links.insert((meta.dev(), meta.ino()), dest.clone());
-                    }
-                }
-            }
-            copy(&source, &dest)?;
+impl<'a> Copying<'a> {
+    fn new(from: &'a Beneath, to: &'a Beneath, bound: Bound) -> Copying<'a> {
+        Copying {
+            from,
+            to,
+            open: Vec::new(),
+            links: HashMap::new(),
+            files: 0,
+            bytes: 0,
+            bound,
         }
-        like(from, to)?;
+    }
+
+    /// Not by recursion: a command can nest folders deeper than a stack is.
+    fn run(&mut self, each: &mut dyn FnMut()) -> Result<(), Stop> {
+        while let Some(task) = self.open.pop() {
+            match task {
+                Task::Copy(source, dest) => self.one(source, dest, each)?,
+                Task::Finish(source, dest) => like(self.from, &source, self.to, &dest)?,
+            }
+        }
         Ok(())
     }
-}
 
-/// Copies one file, by its name in a folder, into another folder.
-pub fn copy_one(folder: &Path, name: &OsStr, to: &Path) -> io::Result<()> {
-    copy(&folder.join(name), &to.join(name))
-}
-
-/// Copies one thing that is no folder.
-pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    let meta = fs::symlink_metadata(from)?;
-    let kind = meta.file_type();
-    if kind.is_file() {
-        let source = File::options()
-            .read(true)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-            .open(from)?;
-        let dest = File::options()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(to)?;
-        content(&source, &dest, meta.size())?;
-    } else if kind.is_symlink() {
-        std::os::unix::fs::symlink(fs::read_link(from)?, to)?;
-    } else {
-        let kind = SFlag::from_bits_truncate(meta.mode() & libc::S_IFMT);
-        mknod(
-            to,
-            kind,
-            Mode::from_bits_truncate(meta.mode() & 0o7777),
-            meta.rdev(),
-        )?;
+    fn one(&mut self, source: PathBuf, dest: PathBuf, each: &mut dyn FnMut()) -> Result<(), Stop> {
+        let stat = self.from.stat(&source)?.ok_or(Errno::ENOENT)?;
+        // An overlay's mark for something deleted is no file.
+        if kind(&stat) == Kind::Whiteout {
+            return Ok(());
+        }
+        self.count(&stat)?;
+        each();
+        if kind(&stat) == Kind::Folder {
+            self.to.make_folder(&dest)?;
+            return self.enter(source, dest);
+        }
+        if stat.st_nlink > 1 {
+            if let Some(first) = self.links.get(&(stat.st_dev, stat.st_ino)) {
+                return Ok(second_name(self.to, first, &dest)?);
+            }
+            self.links.insert((stat.st_dev, stat.st_ino), dest.clone());
+        }
+        self.leaf(&source, &dest, &stat)?;
+        Ok(like(self.from, &source, self.to, &dest)?)
     }
-    like(from, to)
+
+    fn enter(&mut self, source: PathBuf, dest: PathBuf) -> Result<(), Stop> {
+        let names = self.from.names(&source)?;
+        self.open.push(Task::Finish(source.clone(), dest.clone()));
+        let below = names
+            .iter()
+            .map(|name| Task::Copy(source.join(name), dest.join(name)));
+        self.open.extend(below);
+        Ok(())
+    }
+
+    fn count(&mut self, stat: &FileStat) -> Result<(), Stop> {
+        self.files += 1;
+        self.bytes += content_size(stat);
+        let is_much = self.files > MOST_FILES || self.bytes > MOST_BYTES;
+        match is_much && self.bound == Bound::Small {
+            true => Err(Stop::TooLarge(format!(
+                "more than {MOST_FILES} files or {} MB",
+                MOST_BYTES >> 20
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    /// Something that is no folder, without its looks.
+    fn leaf(&self, source: &Path, dest: &Path, stat: &FileStat) -> io::Result<()> {
+        let (folder, name) = self.to.parent(dest)?;
+        match kind(stat) {
+            Kind::File => {
+                let new = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
+                let copy = openat2(Some(folder.as_fd()), &name, new, 0o600, BENEATH)?;
+                content(&self.from.file(source)?, &copy.into(), content_size(stat))
+            }
+            Kind::Link => {
+                let target = self.from.link(source)?;
+                Ok(symlinkat(target.as_os_str(), &folder, name.as_c_str())?)
+            }
+            _ => {
+                let kind = SFlag::from_bits_truncate(stat.st_mode & libc::S_IFMT);
+                let mode = Mode::from_bits_truncate(stat.st_mode & 0o7777);
+                Ok(mknodat(&folder, name.as_c_str(), kind, mode, stat.st_rdev)?)
+            }
+        }
+    }
+}
+
+/// Gives a file of a folder another name there.
+pub fn second_name(beneath: &Beneath, first: &Path, other: &Path) -> io::Result<()> {
+    let ((from, old), (to, new)) = (beneath.parent(first)?, beneath.parent(other)?);
+    let flags = AtFlags::empty();
+    Ok(linkat(&from, old.as_c_str(), &to, new.as_c_str(), flags)?)
 }
 
 /// The bytes of a file: shared where the file system can, else copied, holes left out.
@@ -195,34 +234,23 @@ fn content(from: &File, to: &File, size: u64) -> io::Result<()> {
 }
 
 /// Gives a copy the owner, attributes, permissions and times of what it is a copy of.
-pub fn like(from: &Path, to: &Path) -> io::Result<()> {
-    let meta = fs::symlink_metadata(from)?;
-    if !meta.is_symlink() {
-        let place = |path: &Path| {
-            let path = CString::new(path.as_os_str().as_bytes())?;
-            Ok::<_, io::Error>(openat2(
-                None,
-                &path,
-                libc::O_PATH | libc::O_NOFOLLOW,
-                0,
-                libc::RESOLVE_NO_MAGICLINKS,
-            )?)
-        };
-        let (source, dest) = (place(from)?, place(to)?);
-        let wanted = attributes(&source)?;
-        for name in attributes(&dest)?.keys() {
-            if !wanted.contains_key(name) {
-                xattr::remove(dest.as_fd(), &CString::new(name.as_slice())?)?;
-            }
-        }
-        for (name, value) in wanted {
-            xattr::set(dest.as_fd(), &CString::new(name)?, &value)?;
-        }
+pub fn like(from: &Beneath, source: &Path, to: &Beneath, dest: &Path) -> io::Result<()> {
+    let stat = from.stat(source)?.ok_or(Errno::ENOENT)?;
+    let look = Look::of(from, source)?;
+    let place = match look.has_mode() {
+        true => Some(to.place(dest)?),
+        false => None,
+    };
+    if let Some(place) = &place {
         // A group that the caller belongs to; somebody else's files stay the copier's.
-        let _ = std::os::unix::fs::lchown(to, Some(meta.uid()), Some(meta.gid()));
-        fs::set_permissions(to, fs::Permissions::from_mode(meta.mode() & 0o7777))?;
+        let (user, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
+        let _ = fchownat(place, c"", Some(user), Some(group), AtFlags::AT_EMPTY_PATH);
     }
-    times(to, (meta.mtime(), meta.mtime_nsec()))
+    if dest.as_os_str().is_empty() {
+        return look.apply(to.root(), c".", place);
+    }
+    let (folder, name) = to.parent(dest)?;
+    look.apply(&folder, &name, place)
 }
 
 /// Sets the time of the last change of content, links not followed.
@@ -240,6 +268,9 @@ pub fn times(path: &Path, mtime: (i64, i64)) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
     use super::*;
 
     #[test]
@@ -256,7 +287,8 @@ mod tests {
         sparse.write_all_at(b"x", 1 << 19).unwrap();
         fs::set_permissions(from.join("sub"), fs::Permissions::from_mode(0o2750)).unwrap();
         times(&from.join("sub/a"), (1000, 7)).unwrap();
-        copy_tree(&from, &to).unwrap();
+        let open = |path: &Path| Beneath::open(&fs::canonicalize(path).unwrap()).unwrap();
+        copy_tree(&open(&from), &open(&to)).unwrap();
         let meta = |path: &str| fs::symlink_metadata(to.join(path)).unwrap();
         assert_eq!(meta("sub/a").ino(), meta("b").ino());
         assert_eq!((meta("b").mtime(), meta("b").mtime_nsec()), (1000, 7));
@@ -264,5 +296,31 @@ mod tests {
         assert_eq!(fs::read_link(to.join("l")).unwrap(), Path::new("nowhere"));
         assert_eq!(meta("sparse").len(), 1 << 20);
         assert!(meta("sparse").blocks() * 512 < 1 << 19);
+    }
+
+    #[test]
+    fn a_copy_leads_through_no_link() {
+        let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+        let path = fs::canonicalize(folder.path()).unwrap();
+        for name in ["from/sub", "to", "outside"] {
+            fs::create_dir_all(path.join(name)).unwrap();
+        }
+        fs::write(path.join("outside/secret"), "secret").unwrap();
+        fs::write(path.join("from/sub/own"), "own").unwrap();
+        let open = |name: &str| Beneath::open(&path.join(name)).unwrap();
+        let (from, to) = (open("from"), open("to"));
+        let attempt = |source: &str, dest: &str| {
+            let (source, dest) = (Path::new(source), Path::new(dest));
+            copy(&from, source, &to, dest, &mut || {})
+        };
+        // A folder of the source was swapped for a link.
+        std::os::unix::fs::symlink(path.join("outside"), path.join("from/swapped")).unwrap();
+        assert!(attempt("swapped/secret", "got").is_err());
+        // One of the copy was.
+        std::os::unix::fs::symlink(path.join("outside"), path.join("to/way")).unwrap();
+        assert!(attempt("sub/own", "way/own").is_err());
+        assert!(to.remove(Path::new("way/secret")).is_err());
+        let names = fs::read_dir(path.join("outside")).unwrap().count();
+        assert_eq!((names, path.join("to/got").exists()), (1, false));
     }
 }

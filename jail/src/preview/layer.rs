@@ -106,43 +106,10 @@ pub fn remove_tree(path: &Path) {
     if fs::remove_dir_all(path).is_ok() {
         return;
     }
-    flatten(path);
-    let _ = fs::remove_dir_all(path);
-}
-
-/// Brings every folder below to the top, and removes what it holds on the way.
-fn flatten(top: &Path) {
-    let open_up = |path: &Path| {
-        let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
-    };
-    let mut open = vec![top.to_owned()];
-    let mut number = 0_u64;
-    while let Some(folder) = open.pop() {
-        open_up(&folder);
-        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            let path = entry.path();
-            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                let _ = fs::remove_file(path);
-                continue;
-            }
-            open_up(&path);
-            if fs::remove_dir(&path).is_ok() {
-                continue;
-            }
-            if folder == top {
-                open.push(path);
-                continue;
-            }
-            let flat = top.join(format!("flat-{number}"));
-            number += 1;
-            if fs::rename(&path, &flat).is_ok() {
-                open.push(flat);
-            }
-        }
-        if folder != top {
-            let _ = fs::remove_dir(&folder);
-        }
+    if let Ok(top) = fs::canonicalize(path).and_then(|path| Beneath::open(&path)) {
+        top.clear();
     }
+    let _ = fs::remove_dir_all(path);
 }
 
 #[cfg(test)]
@@ -168,7 +135,9 @@ mod tests {
         for closed in [top.join("d/d"), top.join("d")] {
             fs::set_permissions(closed, fs::Permissions::from_mode(0o000)).unwrap();
         }
-        flatten(&top);
+        fs::create_dir_all(top.join("flat-0/deep/deeper")).unwrap();
+        let open = Beneath::open(&fs::canonicalize(&top).unwrap()).unwrap();
+        open.clear();
         assert_eq!(fs::read_dir(&top).unwrap().count(), 0);
         remove_tree(&top);
         assert!(!top.exists());

@@ -12,7 +12,10 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use super::beneath::Beneath;
+use nix::errno::Errno;
+use nix::fcntl::renameat;
+
+use super::beneath::{Beneath, Kind, kind};
 use super::fallback;
 use super::ground::Ground;
 use super::layer::{Home, Layer, remove_tree};
@@ -23,43 +26,53 @@ use crate::sys::statx::mount_id;
 pub struct Room {
     /// The three folders.
     pub ground: Ground,
-    /// The folder in the host's, where there is one.
-    guest: Option<PathBuf>,
+    place: Place,
+    /// The backups at home.
     backup: PathBuf,
     /// Files with several names: the staged copy of each, by inode.
     links: HashMap<u64, PathBuf>,
 }
 
+/// Where things are staged.
+#[derive(Debug)]
+enum Place {
+    /// In the preview's own folder.
+    Home,
+    /// In the host's folder; this is where the backups go in the end.
+    Guest(Beneath),
+}
+
 impl Room {
     /// Opens the room of a layer; `id` names a folder in the host's if it needs one.
     pub fn open(preview: &Path, number: usize, layer: &Layer, id: &str) -> io::Result<Room> {
-        let home = Home::of(preview, number);
         let host = Beneath::open(layer.host.as_path())?;
-        let upper = home.open()?;
+        let upper = Home::of(preview, number).open()?;
         let backup = preview.join("backup").join(number.to_string());
-        make(&backup)?;
-        if is_same_mount(&host, &upper)? {
-            return Ok(Room {
-                ground: Ground {
-                    host,
-                    stage: upper,
-                    backup: Beneath::open(&fs::canonicalize(&backup)?)?,
-                },
-                guest: None,
-                backup,
-                links: HashMap::new(),
-            });
-        }
-        let guest = guest(layer, id);
-        make(&guest.join("stage"))?;
-        make(&guest.join("backup"))?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&backup)?;
+        let home = Beneath::open(&fs::canonicalize(&backup)?)?;
+        let (stage, kept, place) = match is_same_mount(&host, &upper)? {
+            true => (upper, home, Place::Home),
+            // A jail that runs meanwhile can write there: from now on they are known by
+            // what they are, not by their names.
+            false => {
+                let guest = guest(id);
+                let own = |name: &str| {
+                    host.make_folders(&guest.join(name))?;
+                    host.below(&guest.join(name))
+                };
+                (own("stage")?, own("backup")?, Place::Guest(home))
+            }
+        };
         Ok(Room {
             ground: Ground {
                 host,
-                stage: Beneath::open(&guest.join("stage"))?,
-                backup: Beneath::open(&guest.join("backup"))?,
+                stage,
+                backup: kept,
             },
-            guest: Some(guest),
+            place,
             backup,
             links: HashMap::new(),
         })
@@ -67,7 +80,7 @@ impl Room {
 
     /// Whether what is put must be copied here first.
     pub fn is_guest(&self) -> bool {
-        self.guest.is_some()
+        matches!(self.place, Place::Guest(_))
     }
 
     /// Copies something of the layer here, with the folders on the way.
@@ -77,31 +90,26 @@ impl Room {
         path: &Path,
         each: &mut dyn FnMut(),
     ) -> io::Result<()> {
-        let Some(guest) = &self.guest else {
+        if !self.is_guest() {
             return Ok(());
-        };
-        let to = guest.join("stage").join(path);
-        if let Some(parent) = to.parent() {
-            make(parent)?;
         }
-        if fs::symlink_metadata(&to).is_ok() {
-            remove_any(&to);
-        }
-        let from = upper.path().join(path);
-        let meta = fs::symlink_metadata(&from)?;
-        if meta.is_file() && meta.nlink() > 1 {
-            if let Some(first) = self.links.get(&meta.ino()) {
-                return fs::hard_link(first, &to);
+        self.way(path)?;
+        let stage = &self.ground.stage;
+        stage.remove(path)?;
+        let stat = upper.stat(path)?.ok_or(Errno::ENOENT)?;
+        if kind(&stat) == Kind::File && stat.st_nlink > 1 {
+            if let Some(first) = self.links.get(&stat.st_ino) {
+                return fallback::second_name(stage, first, path);
             }
-            self.links.insert(meta.ino(), to.clone());
+            self.links.insert(stat.st_ino, path.to_owned());
         }
-        carry(&from, &to, each)
+        fallback::copy(upper, path, stage, path, each)
     }
 
     /// The folders on the way to something that is taken back to the stage.
     pub fn way(&self, path: &Path) -> io::Result<()> {
-        match (&self.guest, path.parent()) {
-            (Some(guest), Some(parent)) => make(&guest.join("stage").join(parent)),
+        match (&self.place, path.parent()) {
+            (Place::Guest(_), Some(parent)) => self.ground.stage.make_folders(parent),
             _ => Ok(()),
         }
     }
@@ -109,17 +117,16 @@ impl Room {
     /// Copies the backups home. Each is there as a whole or not at all, and those in the
     /// host's folder count until the commit does.
     pub fn bring_home(&self, each: &mut dyn FnMut()) -> io::Result<()> {
-        let Some(guest) = &self.guest else {
+        let Place::Guest(home) = &self.place else {
             return Ok(());
         };
-        for entry in fs::read_dir(guest.join("backup"))? {
-            let entry = entry?;
-            let to = self.backup.join(entry.file_name());
-            if fs::symlink_metadata(&to).is_err() {
-                let draft = self.backup.join("draft");
-                remove_any(&draft);
-                carry(&entry.path(), &draft, each)?;
-                fs::rename(&draft, &to)?;
+        let draft = Path::new("draft");
+        for name in self.ground.backup.names(Path::new(""))? {
+            let name = Path::new(&name);
+            if home.stat(name)?.is_none() {
+                home.remove(draft)?;
+                fallback::copy(&self.ground.backup, name, home, draft, each)?;
+                renameat(home.root(), draft, home.root(), name)?;
             }
         }
         Ok(())
@@ -127,13 +134,12 @@ impl Room {
 
     /// Copies the backups of a finished commit back beside their targets.
     pub fn fetch(&self, each: &mut dyn FnMut()) -> io::Result<()> {
-        let Some(guest) = &self.guest else {
+        let Place::Guest(home) = &self.place else {
             return Ok(());
         };
-        for entry in fs::read_dir(&self.backup)? {
-            let entry = entry?;
-            let to = guest.join("backup").join(entry.file_name());
-            carry(&entry.path(), &to, each)?;
+        for name in home.names(Path::new(""))? {
+            let name = Path::new(&name);
+            fallback::copy(home, name, &self.ground.backup, name, each)?;
         }
         Ok(())
     }
@@ -155,11 +161,13 @@ pub fn time_abroad(preview: &Path, number: usize, layer: &Layer) -> io::Result<O
 
 /// Takes our folder out of the host's, whose time becomes this.
 pub fn depart(layer: &Layer, id: &str, time: (i64, i64)) {
-    let guest = guest(layer, id);
-    let own = fs::symlink_metadata(&guest)
-        .is_ok_and(|meta| meta.is_dir() && meta.uid() == nix::unistd::geteuid().as_raw());
-    if own {
-        remove_tree(&guest);
+    let guest = guest(id);
+    if let Ok(host) = Beneath::open(layer.host.as_path())
+        && let Ok(Some(stat)) = host.stat(&guest)
+        && kind(&stat) == Kind::Folder
+        && stat.st_uid == nix::unistd::geteuid().as_raw()
+    {
+        let _ = host.remove(&guest);
     }
     let _ = fallback::times(layer.host.as_path(), time);
 }
@@ -170,12 +178,9 @@ pub fn time_of(path: &Path) -> io::Result<(i64, i64)> {
     Ok((meta.mtime(), meta.mtime_nsec()))
 }
 
-fn guest(layer: &Layer, id: &str) -> PathBuf {
-    layer.host.as_path().join(format!(".sjail-{id}"))
-}
-
-fn make(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
+/// The name of our folder in the host's.
+fn guest(id: &str) -> PathBuf {
+    PathBuf::from(format!(".sjail-{id}"))
 }
 
 fn is_same_mount(one: &Beneath, other: &Beneath) -> io::Result<bool> {
@@ -187,27 +192,5 @@ fn is_same_mount(one: &Beneath, other: &Beneath) -> io::Result<bool> {
         (Ok(one), Ok(other)) => Ok(one == other),
         // A kernel that does not say: a rename would tell, and fail in the middle.
         _ => Ok(false),
-    }
-}
-
-/// Copies a file, or a folder with all that is in it.
-fn carry(from: &Path, to: &Path, each: &mut dyn FnMut()) -> io::Result<()> {
-    each();
-    let done = if fs::symlink_metadata(from)?.is_dir() {
-        make(to).and_then(|()| fallback::copy_all(from, to, each))
-    } else {
-        fallback::copy(from, to)
-    };
-    if done.is_err() {
-        remove_any(to);
-    }
-    done
-}
-
-fn remove_any(path: &Path) {
-    if fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir()) {
-        remove_tree(path);
-    } else {
-        let _ = fs::remove_file(path);
     }
 }

@@ -17,6 +17,7 @@ pub fn tests() -> Vec<Test> {
         the_layers_are_out_of_sight,
         a_commit_is_no_way_around_an_approval,
         a_layer_that_was_changed_is_not_committed,
+        a_stage_that_leads_elsewhere_is_not_followed,
     ]
 }
 
@@ -191,6 +192,57 @@ fn a_layer_that_was_changed_is_not_committed(scene: &Scene) -> Verdict {
         }
         super::same(&before, &super::forest(scene)?, "it was committed")?;
         verb(scene, &["discard", &id])?.succeeds()?;
+    }
+    Ok(())
+}
+
+/// On another file system a commit stages in the workspace, where a jail that runs meanwhile
+/// writes too: it swaps what is there for links. Here it has done so before.
+fn a_stage_that_leads_elsewhere_is_not_followed(scene: &Scene) -> Verdict {
+    let other = tempfile::tempdir_in("/dev/shm")?;
+    let here = |words: &[&str]| {
+        let call = scene.sjail(words);
+        call.env("XDG_STATE_HOME", other.path()).output()
+    };
+    scene.file("sub/file", "old\n")?;
+    scene.file("gone/deep/file", "old\n")?;
+    scene.outside_file("file", "the host's own\n")?;
+    fs::create_dir_all(scene.outside().join("stage/sub"))?;
+    scene.outside_file("stage/sub/file", "the host's own\n")?;
+    let outside = sjail_tests::forest::Forest::of(&scene.outside())?;
+    scene.file(
+        "write.sh",
+        "echo new > sub/file; mkdir made; echo more > made/file; rm -r gone\n",
+    )?;
+    let run = ["run", "--no-broker", "--quiet", "--dry-run", "--json"];
+    for way in ["stage/sub", "stage", "backup", ""] {
+        let output = here(&[&run[..], &["--", "sh", "write.sh"]].concat())?;
+        output.succeeds()?;
+        let id = id(&output.json()?)?;
+        let before = super::forest(scene)?;
+        let guest = scene.workspace().join(format!(".sjail-{id}"));
+        let link = guest.join(way);
+        if let Some(folder) = link.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        // Without a slash at its end the last one is the folder itself.
+        let link: std::path::PathBuf = link.components().collect();
+        symlink(scene.outside(), &link)?;
+        let output = here(&["commit", &id])?;
+        super::same(
+            &outside,
+            &sjail_tests::forest::Forest::of(&scene.outside())?,
+            &format!("a link at {way} was followed"),
+        )?;
+        output.exits(125)?.stderr_has("the host is as it was")?;
+        // The way is clear again, and the commit can be made.
+        let _ = fs::remove_file(&link);
+        here(&["commit", &id])?.succeeds()?;
+        here(&["undo", &id])?.succeeds()?;
+        // But for the folder's time, which the links have changed.
+        let differences = before.differences(&super::forest(scene)?, 0);
+        ensure(differences.is_empty(), || differences.join("; "))?;
+        here(&["discard", &id])?.succeeds()?;
     }
     Ok(())
 }
