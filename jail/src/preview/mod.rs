@@ -4,6 +4,8 @@
 //! - [`layer`] is one writable place; [`fallback`] a copy, where overlays cannot be had.
 //! - [`walk`] compares a layer with the host, [`entry`] is what it finds, [`record`] where
 //!   it is written down; [`store`] finds it again.
+//! - [`renames`] finds what only has another name, [`holes`] puts right what the kernel's
+//!   own copying has made larger.
 //! - [`show`] and [`diff`] tell people.
 //! - [`commit`] applies the list, as a whole or not at all: [`planner`] turns it into
 //!   steps, [`journal`] holds them, [`ground`] does them and takes them back, [`room`] is
@@ -20,6 +22,7 @@ pub mod edges;
 pub mod entry;
 pub mod fallback;
 pub mod ground;
+pub mod holes;
 pub mod journal;
 pub mod layer;
 pub mod look;
@@ -371,7 +374,14 @@ impl Preview {
             let name = host.file_name().unwrap_or_default();
             let parent = host.parent().unwrap_or(Path::new("/"));
             fs::create_dir(home.upper())?;
-            fallback::copy_one(parent, name, &home.upper())?;
+            let from = Beneath::open(parent)?;
+            fallback::copy(
+                &from,
+                name.as_ref(),
+                &home.open()?,
+                name.as_ref(),
+                &mut || {},
+            )?;
             let copy = home.upper().join(name);
             self.layers.push(Layer {
                 only: Some(name.into()),
@@ -383,8 +393,9 @@ impl Preview {
             (Means::Overlay, Fate::Kept) => Obstacle::at(host, &self.mounts),
             _ => None,
         };
+        let from = Beneath::open(host)?;
         if self.means == Means::Copy || obstacle.is_some() {
-            match (fallback::copy_tree(host, &home.upper()), &obstacle) {
+            match (fallback::copy_tree(&from, &home.open()?), &obstacle) {
                 (Ok(()), _) => {
                     self.notes.extend(obstacle.map(|why| why.copied(host)));
                     self.layers.push(layer(host, Means::Copy));
@@ -400,7 +411,8 @@ impl Preview {
                 (Err(Stop::Io(error)), _) => return Err(Failed::Io(error)),
             }
         }
-        fallback::like(host, &home.upper())?;
+        let top = Path::new("");
+        fallback::like(&from, top, &home.open()?, top)?;
         self.layers.push(layer(host, Means::Overlay));
         Ok(What::Overlay(Box::new(Overlay {
             lower: Place {
@@ -465,7 +477,6 @@ impl Preview {
     fn compare(&self, plan: &Plan, tried: &BTreeSet<PathBuf>) -> io::Result<Compared> {
         let (mut totals, mut findings) = (Totals::default(), Vec::new());
         let mut notes = Vec::new();
-        let guarded = Guarded::of(plan);
         let quarantine = Quarantine::new(&self.sandbox, &self.id);
         let court = Court {
             workspace: plan.workspace.path.as_path(),
@@ -488,8 +499,9 @@ impl Preview {
                 let seen_at = layer.seen_at.as_path();
                 notes.extend(edges::not_renamed(tried, seen_at, &upper, &lower));
             }
+            let guarded = Guarded::of(plan);
             let mounts = edges::below(&self.mounts, layer.host.as_path());
-            let mut list = renames::List::new(&mut out, &mut totals, &upper, &lower);
+            let mut list = renames::List::new(&mut out, &mut totals, &upper, &lower, layer.means);
             let mut sink = |entry: Entry| {
                 let full = lower.path().join(entry.path.as_path());
                 if let Some(tracked) = &mut tracked {

@@ -11,6 +11,8 @@ use std::path::Path;
 
 use super::beneath::{Beneath, Kind, kind};
 use super::entry::{Act, Entry, content_size};
+use super::holes;
+use super::layer::Means;
 use super::record::{Totals, write_entry};
 use super::walk::{Count, hash, same};
 
@@ -36,6 +38,7 @@ pub struct List<'a> {
     totals: &'a mut Totals,
     upper: &'a Beneath,
     lower: &'a Beneath,
+    means: Means,
     waiting: Vec<Entry>,
     is_long: bool,
     /// So many bytes may still be read.
@@ -49,12 +52,14 @@ impl<'a> List<'a> {
         totals: &'a mut Totals,
         upper: &'a Beneath,
         lower: &'a Beneath,
+        means: Means,
     ) -> List<'a> {
         List {
             out,
             totals,
             upper,
             lower,
+            means,
             waiting: Vec::new(),
             is_long: false,
             left: Cell::new(COMPARED),
@@ -64,8 +69,7 @@ impl<'a> List<'a> {
     /// Adds a change.
     pub fn add(&mut self, entry: Entry) -> io::Result<()> {
         if self.is_long {
-            self.totals.add(&entry);
-            return write_entry(self.out, &entry);
+            return self.write(&entry);
         }
         self.waiting.push(entry);
         if self.waiting.len() > WHOLE {
@@ -85,10 +89,17 @@ impl<'a> List<'a> {
 
     fn flush(&mut self) -> io::Result<()> {
         for entry in std::mem::take(&mut self.waiting) {
-            self.totals.add(&entry);
-            write_entry(self.out, &entry)?;
+            self.write(&entry)?;
         }
         Ok(())
+    }
+
+    fn write(&mut self, entry: &Entry) -> io::Result<()> {
+        if self.means == Means::Overlay {
+            holes::dig(entry, self.upper, self.lower);
+        }
+        self.totals.add(entry);
+        write_entry(self.out, entry)
     }
 
     fn pair(&mut self) {

@@ -158,29 +158,43 @@ fn names(path: &Path) -> io::Result<Vec<std::ffi::OsString>> {
 /// piece, and so does this one.
 fn rename(from: &Path, to: &Path) -> io::Result<()> {
     match fs::rename(from, to) {
-        Err(error) if error.raw_os_error() == Some(libc::EXDEV) => {
-            let meta = fs::symlink_metadata(from)?;
-            let attributes = crate::forest::attributes(from);
-            match fs::create_dir(to) {
-                // A rename would have replaced an empty one.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    fs::remove_dir(to)?;
-                    fs::create_dir(to)?;
-                }
-                done => done?,
-            }
-            for name in names(from)? {
-                rename(&from.join(&name), &to.join(&name))?;
-            }
-            fs::remove_dir(from)?;
-            for (name, value) in attributes {
-                set_attribute(to, &String::from_utf8_lossy(&name), &value)?;
-            }
-            fs::set_permissions(to, fs::Permissions::from_mode(meta.mode() & 0o7777))?;
-            set_times(to, (meta.mtime(), meta.mtime_nsec()))
-        }
+        Err(error) if error.raw_os_error() == Some(libc::EXDEV) => rename_in_pieces(from, to),
         done => done,
     }
+}
+
+/// What a rename would have left. It asks nobody whether the folders below are closed: they
+/// are opened here, and come out as they were.
+fn rename_in_pieces(from: &Path, to: &Path) -> io::Result<()> {
+    let meta = fs::symlink_metadata(from)?;
+    let attributes = crate::forest::attributes(from);
+    match fs::create_dir(to) {
+        // A rename would have replaced an empty one.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_dir(to)?;
+            fs::create_dir(to)?;
+        }
+        done => done?,
+    }
+    if meta.mode() & 0o700 != 0o700 {
+        fs::set_permissions(
+            from,
+            fs::Permissions::from_mode(meta.mode() & 0o7777 | 0o700),
+        )?;
+    }
+    for name in names(from)? {
+        let (old, new) = (from.join(&name), to.join(&name));
+        match fs::symlink_metadata(&old)?.is_dir() {
+            true => rename_in_pieces(&old, &new)?,
+            false => fs::rename(&old, &new)?,
+        }
+    }
+    fs::remove_dir(from)?;
+    for (name, value) in attributes {
+        set_attribute(to, &String::from_utf8_lossy(&name), &value)?;
+    }
+    fs::set_permissions(to, fs::Permissions::from_mode(meta.mode() & 0o7777))?;
+    set_times(to, (meta.mtime(), meta.mtime_nsec()))
 }
 
 fn mode(path: &Path, dice: &mut Dice) -> io::Result<()> {

@@ -2,7 +2,7 @@
 //! it is said when it bites.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use sjail_tests::{Scene, Stop, Test, Verdict, ensure, tests};
@@ -13,6 +13,8 @@ pub fn tests() -> Vec<Test> {
     tests![
         a_folder_that_could_not_be_renamed_is_named,
         a_folder_that_was_copied_instead_is_not,
+        a_closed_folder_that_was_only_copied_is_named,
+        a_file_that_the_kernel_has_copied_keeps_its_holes,
         somebody_elses_file_is_told,
         a_workspace_of_another_group_is_copied,
         what_is_mounted_below_is_shown_and_stays,
@@ -65,6 +67,69 @@ fn a_folder_that_was_copied_instead_is_not(scene: &Scene) -> Verdict {
     Ok(())
 }
 
+/// `mv` may not empty it, but may well rename it.
+fn a_closed_folder_that_was_only_copied_is_named(scene: &Scene) -> Verdict {
+    scene.file("closed/x", "x\n")?;
+    let closed = scene.workspace().join("closed");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o555))?;
+    let output = scene
+        .run(["--dry-run", "--", "mv", "closed", "away"])
+        .output()?;
+    output.exits(1)?;
+    output.stderr_has(&format!("the folder {} {BITES}", closed.display()))?;
+    // The control: for real it works.
+    let output = scene.run(["--", "mv", "closed", "away"]).output()?;
+    output.succeeds()?.lacks(BITES)?;
+    ensure(scene.read("away/x")? == "x\n", || "it is not there")
+}
+
+/// The kernel writes most of them out as zeros, when a file is first written to or renamed.
+fn a_file_that_the_kernel_has_copied_keeps_its_holes(scene: &Scene) -> Verdict {
+    const SIZE: u64 = 3_000_000;
+    let names = ["changed", "renamed", "both", "closed"];
+    for name in names {
+        let file = fs::File::create(scene.workspace().join(name))?;
+        file.set_len(SIZE)?;
+        file.write_all_at(b"x", 1_500_000)?;
+    }
+    let closed = scene.workspace().join("closed");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o444))?;
+    scene.file(
+        "act.sh",
+        "set -e
+echo end >> changed
+mv renamed renamed-2
+mv both both-2; echo end >> both-2
+chmod 600 closed; echo end >> closed; chmod 444 closed
+dd if=/dev/zero of=written bs=100000 count=30 2>/dev/null
+",
+    )?;
+    let id = id(&super::preview(scene, "act.sh", 0)?)?;
+    verb(scene, &["commit", &id])?.succeeds()?;
+    let room = |name: &str| Ok::<_, Stop>(meta(scene, name)?.blocks() * 512);
+    for (name, end) in [
+        ("changed", "end\n"),
+        ("renamed-2", ""),
+        ("both-2", "end\n"),
+        ("closed", "end\n"),
+    ] {
+        ensure(room(name)? < SIZE / 10, || {
+            format!("{name} takes {:?} bytes", room(name))
+        })?;
+        let bytes = fs::read(scene.workspace().join(name))?;
+        let mut expected = vec![0; SIZE as usize];
+        expected[1_500_000] = b'x';
+        expected.extend(end.as_bytes());
+        ensure(bytes == expected, || format!("{name}: other content"))?;
+    }
+    ensure(
+        meta(scene, "closed")?.mode() & 0o7777 == 0o444,
+        || "the mode",
+    )?;
+    // What the command itself wrote stays written.
+    ensure(room("written")? >= SIZE, || "written has got holes")
+}
+
 fn only_root(scene: &Scene, what: &str) -> Verdict {
     match nix::unistd::geteuid().is_root() {
         true => Ok(()),
@@ -75,7 +140,7 @@ fn only_root(scene: &Scene, what: &str) -> Verdict {
 fn somebody_elses_file_is_told(scene: &Scene) -> Verdict {
     only_root(scene, "give files away")?;
     let file = scene.file("foreign", "foreign\n")?;
-    fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o666))?;
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o666))?;
     chown(&file, Some(1), Some(1))?;
     let run = ["--dry-run", "--json", "-c", "echo more >> foreign"];
     let output = scene.run(run).output()?;
@@ -114,6 +179,10 @@ fn a_workspace_of_another_group_is_copied(scene: &Scene) -> Verdict {
     ensure(fs::metadata(scene.workspace())?.gid() == 1, || "the group")?;
     verb(scene, &["undo", &id])?.succeeds()?;
     same(&before, &forest(scene)?, "undo is not exact")
+}
+
+fn meta(scene: &Scene, name: &str) -> Verdict<fs::Metadata> {
+    Ok(fs::symlink_metadata(scene.workspace().join(name))?)
 }
 
 /// Something mounted for a test, gone with it.
