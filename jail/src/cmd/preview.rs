@@ -125,7 +125,7 @@ pub fn list(words: &[OsString]) -> Result<u8, Failure> {
             record.state.name(),
             clipped(record.command.as_bytes(), COMMAND),
             show::span(now - record.time),
-            show::span(record.time + record::KEPT - now),
+            show::span(record.kept_until() - now),
             inert(record.workspace.as_bytes()),
             show::numbers(&record.totals),
         ));

@@ -1,5 +1,7 @@
 //! Protected names in a preview: what is never committed, and why.
 
+use std::cell::RefCell;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use sjail_policy::plan::Plan;
@@ -13,6 +15,10 @@ use super::entry::Act;
 pub struct Guarded {
     workspace: PathBuf,
     names: Vec<String>,
+    /// The names of the folders above what was asked about last, from the workspace down,
+    /// and whether each is the top of a repository. Whoever goes through a tree asks about
+    /// the same ones again and again.
+    known: RefCell<Vec<(OsString, bool)>>,
 }
 
 impl Guarded {
@@ -27,6 +33,7 @@ impl Guarded {
                 .iter()
                 .filter_map(|name| name.to_str().map(str::to_owned))
                 .collect(),
+            known: RefCell::default(),
         }
     }
 
@@ -34,11 +41,11 @@ impl Guarded {
     /// and from the top of each repository, on the host or made by the command.
     pub fn why(&self, path: &Path, act: Act, upper: &Beneath, lower: &Beneath) -> Option<String> {
         let below = path.strip_prefix(&self.workspace).ok()?;
-        for top in below.ancestors().skip(1) {
-            let full = self.workspace.join(top);
-            if !top.as_os_str().is_empty() && !is_repository(&full, upper, lower) {
-                continue;
-            }
+        if below.as_os_str().is_empty() {
+            return None;
+        }
+        for top in self.tops(below, upper, lower) {
+            let (top, full) = (top.as_path(), self.workspace.join(&top));
             let rest = below.strip_prefix(top).ok()?.to_string_lossy();
             let Some((name, cover)) = covering(&rest, &self.names) else {
                 continue;
@@ -55,6 +62,31 @@ impl Guarded {
             }
         }
         None
+    }
+
+    /// The folders that names count from, above something in the workspace; the deepest first.
+    fn tops(&self, below: &Path, upper: &Beneath, lower: &Beneath) -> Vec<PathBuf> {
+        let mut known = self.known.borrow_mut();
+        let folder = below.parent().unwrap_or(Path::new(""));
+        let same = known
+            .iter()
+            .zip(folder)
+            .take_while(|((name, _), other)| name == other)
+            .count();
+        known.truncate(same);
+        let mut path: PathBuf = self
+            .workspace
+            .join(folder.iter().take(same).collect::<PathBuf>());
+        for name in folder.iter().skip(same) {
+            path.push(name);
+            known.push((name.to_owned(), is_repository(&path, upper, lower)));
+        }
+        let mut tops = vec![PathBuf::new()];
+        for (depth, _) in known.iter().enumerate().filter(|(_, (_, is_top))| *is_top) {
+            tops.push(folder.iter().take(depth + 1).collect());
+        }
+        tops.reverse();
+        tops
     }
 
     /// A repository that the command made has a configuration, which was judged when the

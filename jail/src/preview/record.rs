@@ -56,6 +56,13 @@ pub struct Record {
 }
 
 impl Record {
+    /// Until when it is kept, in seconds since 1970; a commit starts that anew.
+    pub fn kept_until(&self) -> i64 {
+        self.committed
+            .map_or(self.time, |(seconds, _)| self.time.max(seconds))
+            + KEPT
+    }
+
     /// The path of the host at which something changes.
     pub fn full(&self, entry: &Entry) -> PathBuf {
         let layer = self.layers.get(entry.layer);
@@ -194,7 +201,7 @@ impl Totals {
 }
 
 /// Previews are dropped when they are this old, and commits can be taken back as long.
-pub const KEPT: i64 = 7 * 24 * 3600;
+const KEPT: i64 = 7 * 24 * 3600;
 
 const RECORD: &str = "preview.json";
 const ENTRIES: &str = "changes.jsonl";

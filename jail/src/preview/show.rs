@@ -7,7 +7,7 @@ use sjail_policy::show::inert;
 
 use super::beneath::Kind;
 use super::entry::{Act, Entry};
-use super::record::{self, Record, State, Totals};
+use super::record::{Record, State, Totals};
 
 /// A longer tree is cut, and says so.
 const MOST: u64 = 200;
@@ -206,7 +206,7 @@ pub fn object(record: &Record) -> serde_json::Value {
         "command": record.command,
         "workspace": record.workspace,
         "time": record.time,
-        "expires": record.time + record::KEPT,
+        "expires": record.kept_until(),
         "exit_code": record.exit_code,
         "totals": record.totals,
         "places": record.layers.iter().map(|layer| {

@@ -129,7 +129,7 @@ impl Store {
             let gone = match record::read(&path) {
                 Ok(record) => {
                     let settled = matches!(record.state, State::Pending | State::Committed);
-                    settled && record.time + record::KEPT < record::now()
+                    settled && record.kept_until() < record::now()
                 }
                 // The lock is held while it is made: nobody is at it any more.
                 Err(error) => error.kind() == io::ErrorKind::NotFound,

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use sjail_tests::{Scene, Stop, Test, Verdict, tests};
+use sjail_tests::{Scene, Stop, Test, Verdict, ensure, tests};
 
 use super::{exists, forest, id, preview, same, verb, workspace};
 
@@ -18,6 +18,7 @@ pub fn tests() -> Vec<Test> {
         caches_are_dropped,
         there_is_no_network_unless_asked_for,
         previews_are_listed_and_dropped,
+        previews_expire,
         a_killed_preview_leaves_nothing,
         names_of_strangers_are_inert,
         programs_of_the_workspace_run_in_it,
@@ -225,6 +226,40 @@ fn previews_are_listed_and_dropped(scene: &Scene) -> Verdict {
         &forest(scene)?,
         "a dropped preview changed the host",
     )
+}
+
+/// A week after they were made, or committed.
+fn previews_expire(scene: &Scene) -> Verdict {
+    const DAY: i64 = 24 * 3600;
+    workspace(scene)?;
+    let ids = ["act.sh", "act.sh"].map(|script| preview(scene, script, 3));
+    let [old, young] = ids.map(|result| result.and_then(|result| id(&result)));
+    let (old, young) = (old?, young?);
+    // As if it had been made so long ago.
+    let age = |id: &str, days: i64| -> Verdict {
+        let layer = super::attacks::layer(scene, id)?;
+        let folder = layer.ancestors().nth(3).unwrap_or(&layer);
+        let record = folder.join("preview.json");
+        let mut object: serde_json::Value = serde_json::from_slice(&fs::read(&record)?)?;
+        let made = object["time"].as_i64().unwrap_or_default();
+        object["time"] = serde_json::json!(made - days * DAY);
+        Ok(fs::write(record, object.to_string())?)
+    };
+    age(&old, 8)?;
+    age(&young, 6)?;
+    let folder = super::attacks::layer(scene, &old)?;
+    verb(scene, &["previews"])?
+        .succeeds()?
+        .lacks(&old)?
+        .stdout_has(&young)?;
+    ensure(!exists(&folder), || "its layer is left")?;
+    verb(scene, &["commit", &old])?.exits(125)?;
+    // What is committed can be taken back for another week.
+    verb(scene, &["commit", &young])?.succeeds()?;
+    age(&young, 6)?;
+    verb(scene, &["undo", &young])?.succeeds()?;
+    verb(scene, &["previews"])?.succeeds()?.lacks(&young)?;
+    Ok(())
 }
 
 fn a_killed_preview_leaves_nothing(scene: &Scene) -> Verdict {
