@@ -90,10 +90,10 @@ fn again(upper: &Beneath, path: &Path, ranges: &[Range<u64>]) -> io::Result<()> 
         let mut at = range.start.next_multiple_of(block);
         while at < end {
             // What is a hole already is passed over.
-            let Some(data) = seek(&file, at, Whence::SeekData)? else {
-                break;
+            at = match seek(&file, at, Whence::SeekData)? {
+                Some(data) if data < end => data - data % block,
+                _ => break,
             };
-            at = data - data % block;
             let stop = end.min(at + PIECE);
             add_zeros(&file, at..stop, block, &mut zeros)?;
             at = stop;
@@ -183,6 +183,15 @@ mod tests {
             .unwrap();
         upper.write_all_at(b"data", SIZE / 2).unwrap();
         upper.write_all_at(b"new", 100_000).unwrap();
+        // A hole of both, before data.
+        let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+        fallocate(
+            &upper,
+            flags,
+            SIZE.cast_signed() / 4,
+            SIZE.cast_signed() / 4,
+        )
+        .unwrap();
         super::super::fallback::times(&above.join("file"), (1000, 7)).unwrap();
         fs::set_permissions(above.join("file"), Permissions::from_mode(0o4444)).unwrap();
         let before = fs::read(above.join("file")).unwrap();
