@@ -1,4 +1,5 @@
-//! Pid 1 of the jail, from `clone3` to the moment the command runs.
+//! Pid 1 of the jail, from its first breath in the new namespaces to the moment the
+//! command runs.
 //!
 //! An ordered list of acts. Nothing here allocates, locks or prints; what can fail
 //! fails with a [`Step`] that the supervisor puts into words.
@@ -13,21 +14,21 @@ use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket,
 };
 use nix::sys::stat::Mode;
-use nix::unistd::{Pid, setpgid, setsid, write};
+use nix::unistd::{Pid, setpgid, setsid};
 
 use crate::channel::{FromJail, Inside, ToJail};
 use crate::degraded;
 use crate::exec;
 use crate::init;
 use crate::landlock;
-use crate::layout::{Layout, NetworkSpace, Observation, Release};
+use crate::layout::{Layout, Observation, Release};
 use crate::mounts;
 use crate::seccomp;
 use crate::spawn::{End, Start, Streams};
 use crate::step::{At, Failure, Step};
-use crate::sys::clone::{Stack, beside, borrowing_memory};
+use crate::sys::clone::{Stack, borrowing_memory};
 use crate::sys::file::{self, FileId};
-use crate::sys::{self, capability, net, notify, process, tty};
+use crate::sys::{self, capability, notify, process, tty};
 use crate::verify;
 
 /// What pid 1 works with; made before the clone.
@@ -44,7 +45,7 @@ pub struct Child<'a> {
 }
 
 /// Builds the jail, starts the command in it and stays as its first process.
-pub fn run(child: &Child<'_>, stack: &mut Stack) -> ! {
+pub fn run((child, stack): &mut (Child<'_>, Stack)) -> ! {
     let status = match child.build(stack) {
         Ok(command) => init::run(child.channel, &command),
         Err(failure) => {
@@ -67,26 +68,13 @@ impl Child<'_> {
         self.keep_descriptors().at(Step::Descriptors)?;
         setsid().at(Step::ParentDeath)?;
 
-        map_ids(layout).at(Step::IdMap)?;
-        let (outside, network) = match layout.network {
-            NetworkSpace::Own => {
-                let before = verify::network_namespace().at(Step::VerifyNamespace)?;
-                let outside = with_own_network(stack, || mounts::enter(&layout.root))?;
-                (outside, Some(before))
-            }
-            NetworkSpace::Published | NetworkSpace::Filtered => {
-                net::loopback_up().at(Step::Loopback)?;
-                (mounts::enter(&layout.root)?, None)
-            }
-            NetworkSpace::Host => (mounts::enter(&layout.root)?, None),
-        };
+        let outside = mounts::enter(&layout.root)?;
         enter_working_folder(layout)?;
         let pty = self.open_pty(c"/dev/pts/ptmx").at(Step::Terminal)?;
 
         self.wait_for_go()?;
         self.offer_agent().at(Step::SshAgent)?;
-        let group = verify::cgroup_namespace().at(Step::VerifyNamespace)?;
-        let before = verify::Before { group, network };
+        let before = verify::cgroup_namespace().at(Step::VerifyNamespace)?;
         process::new_cgroup_namespace().at(Step::CgroupNamespace)?;
         process::set_host_name(&layout.host_name).at(Step::HostName)?;
         layout.limits.apply().at(Step::Limits)?;
@@ -102,7 +90,7 @@ impl Child<'_> {
             Observation::Calls(filters) => seccomp::add(&filters.holding).at(Step::Seccomp)?,
         }
 
-        verify::all(layout, &outside, &before)?;
+        verify::all(layout, &outside, before)?;
         drop(outside);
 
         let program = exec::open(&layout.program)?;
@@ -297,35 +285,6 @@ impl Command<'_> {
                 .at(Step::Observe)?;
         }
         Ok(())
-    }
-}
-
-/// Has the jail's network made by a process beside us while we do something else, and
-/// enters it.
-fn with_own_network<R>(
-    stack: &mut Stack,
-    meanwhile: impl FnOnce() -> Result<R, Failure>,
-) -> Result<R, Failure> {
-    let making = net::Making::default();
-    let (result, ended) = beside(stack, &making, meanwhile).at(Step::NetworkNamespace)?;
-    let result = result?;
-    ended.at(Step::NetworkNamespace)?;
-    making.enter().at(Step::NetworkNamespace)?;
-    Ok(result)
-}
-
-/// Our own uid and gid mean the same inside; supplementary groups cannot be changed.
-fn map_ids(layout: &Layout) -> nix::Result<()> {
-    put(c"/proc/self/setgroups", b"deny")?;
-    put(c"/proc/self/uid_map", &layout.uid_map)?;
-    put(c"/proc/self/gid_map", &layout.gid_map)
-}
-
-fn put(path: &CStr, contents: &[u8]) -> nix::Result<()> {
-    let file = open(path, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?;
-    match write(&file, contents)? {
-        length if length == contents.len() => Ok(()),
-        _ => Err(Errno::EIO),
     }
 }
 

@@ -4,6 +4,8 @@
 //! into new namespaces, [`supervise`] waits, relays and watches; [`channel`] carries the
 //! few words between the two.
 
+#![cfg_attr(not(test), no_main)]
+
 mod bare;
 mod caller;
 mod channel;
@@ -62,34 +64,36 @@ mod watched;
 mod workspace;
 
 use std::ffi::OsString;
-use std::process::ExitCode;
 
 use exit::Exit;
 
-fn main() -> ExitCode {
+/// All of it, from [`sys::entry`]; gives the exit status.
+#[cfg_attr(test, allow(dead_code))]
+fn main() -> u8 {
     sjail_policy::failure::end_process_on_panic();
-    if let Err(errno) = sys::file::reserve_standard() {
+    let ready = sys::file::reserve_standard().and_then(|()| sys::process::survive_closed_pipes());
+    if let Err(errno) = ready {
         eprintln!(
             "sjail: /dev/null cannot be opened ({errno}); is this a container without devices?"
         );
-        return ExitCode::from(Exit::Failed.code());
+        return Exit::Failed.code();
     }
     let mut words = std::env::args_os();
     let called = words.next().and_then(|called| names::Name::of(&called));
     if let Some(name) = called {
-        return ExitCode::from(name.run(&words.collect::<Vec<_>>()));
+        return name.run(&words.collect::<Vec<_>>());
     }
     let name = words.next().unwrap_or_default();
     let words: Vec<OsString> = words.collect();
     if name == "run" {
         return run(words);
     }
-    ExitCode::from(cmd::run(&name, &words))
+    cmd::run(&name, &words)
 }
 
-fn run(words: Vec<OsString>) -> ExitCode {
-    ExitCode::from(match cli::RunArgs::read(&words) {
+fn run(words: Vec<OsString>) -> u8 {
+    match cli::RunArgs::read(&words) {
         Ok(args) => run::run(&args),
         Err(error) => cmd::misused_run(&error, &words),
-    })
+    }
 }

@@ -55,6 +55,7 @@ use crate::stdio::{self, Output};
 use crate::step::Step;
 use crate::supervise::{self, Guard, Watch};
 use crate::sys;
+use crate::sys::vanguard::{Network, Vanguard};
 use crate::trace::Tracer;
 
 /// Runs the command, says what there is to say, and gives the exit status.
@@ -79,10 +80,14 @@ fn attempt(args: &RunArgs, report: &mut Report) -> Result<Outcome, Error> {
         report
             .note("the command runs as root inside the jail; --user NAME runs it as somebody else");
     }
-    if args.no_broker {
-        return alone(args, account, report);
-    }
     let desk = Desk::of(args, &account);
+    let ahead = match desk.is_inside() {
+        true => None,
+        false => ahead(args),
+    };
+    if args.no_broker {
+        return alone(args, account, ahead, report);
+    }
     let wish = request::wish(args, &account)?;
     if desk.is_inside() {
         no_other_jail(&wish)?;
@@ -97,7 +102,20 @@ fn attempt(args: &RunArgs, report: &mut Report) -> Result<Outcome, Error> {
         false => Source::Nothing,
     };
     let permission = inquiry.answer(report, &source)?;
-    permitted(args, account, permission, desk.is_inside(), report)
+    permitted(args, account, permission, desk.is_inside(), ahead, report)
+}
+
+/// Has the namespaces made while the policy is read and the broker asked, where that is
+/// likely to be of use. What stands in the way is said when they are needed.
+fn ahead(args: &RunArgs) -> Option<Vanguard> {
+    if args.allow_degraded {
+        return None;
+    }
+    let network = match args.net.as_ref().is_some_and(|mode| mode == "host") {
+        true => Network::Host,
+        false => Network::Own,
+    };
+    spawn::ahead(network).ok()
 }
 
 /// In an agent's jail no other jail can be made: whoever asks for one is told.
@@ -116,7 +134,12 @@ fn no_other_jail(wish: &Wish) -> Result<(), Error> {
 }
 
 /// Decides here and now, by the same policy: nobody is asked, nothing is recorded.
-fn alone(args: &RunArgs, account: Account, report: &mut Report) -> Result<Outcome, Error> {
+fn alone(
+    args: &RunArgs,
+    account: Account,
+    ahead: Option<Vanguard>,
+    report: &mut Report,
+) -> Result<Outcome, Error> {
     let request = request::read(args, &account)?;
     for notice in &request.loaded.notices {
         report.note(&notice.to_string());
@@ -135,12 +158,12 @@ fn alone(args: &RunArgs, account: Account, report: &mut Report) -> Result<Outcom
     match (decision.action, decision.place) {
         (Action::Execute, Where::Jail) => {
             report.note(unrecorded);
-            jailed(args, plan, account, report, files, None)
+            jailed(args, plan, account, ahead, report, files, None)
         }
         // Nobody needs to be asked, for nothing of the host changes.
         (Action::Execute | Action::Ask, _) if files == Files::Layers => {
             report.note(unrecorded);
-            jailed(args, plan, account, report, files, None)
+            jailed(args, plan, account, ahead, report, files, None)
         }
         (Action::Block, _) => Err(refused(report, &decision, "blocked by policy")),
         // Somebody must be asked, or it runs on the host: both are the broker's business.
@@ -184,6 +207,7 @@ fn permitted(
     account: Account,
     permission: Permission,
     inside: bool,
+    ahead: Option<Vanguard>,
     report: &mut Report,
 ) -> Result<Outcome, Error> {
     let mut permission = permission;
@@ -208,8 +232,14 @@ fn permitted(
         (None, Place::Jail) if inside => {
             bare::run(args, &plan, Ground::AgentsJail, &mut permission, report)
         }
-        (None, Place::Jail) => jailed(args, plan, account, report, files, Some(&mut permission)),
-        (None, Place::Host) => bare::run(args, &plan, Ground::Host, &mut permission, report),
+        (None, Place::Jail) => {
+            let permission = Some(&mut permission);
+            jailed(args, plan, account, ahead, report, files, permission)
+        }
+        (None, Place::Host) => {
+            drop(ahead);
+            bare::run(args, &plan, Ground::Host, &mut permission, report)
+        }
     };
     let told = match &result {
         Ok(outcome) => Told {
@@ -243,6 +273,7 @@ fn jailed(
     args: &RunArgs,
     plan: Plan,
     account: Account,
+    ahead: Option<Vanguard>,
     report: &mut Report,
     files: Files,
     permission: Option<&mut Permission>,
@@ -253,7 +284,7 @@ fn jailed(
     let mut note = Noted::default();
     let bare = match plan.degraded {
         Degraded::Refused => None,
-        Degraded::Allowed => cause::find(NetworkSpace::Filtered),
+        Degraded::Allowed => cause::find(),
     };
     if let Some(cause) = &bare {
         degraded::possible(&plan, matches!(files, Files::Layers), cause)?;
@@ -282,6 +313,7 @@ fn jailed(
         report.note("no ssh agent is lent: it goes with a filtered network (--allow-host NAME:22)");
     }
     let mut guards = Guards {
+        ahead,
         protection,
         closed,
         recorder: Recorder::default(),
@@ -449,6 +481,8 @@ impl Began {
 
 /// Whoever else looks on while the command runs.
 struct Guards<'a> {
+    /// Who makes the namespaces meanwhile.
+    ahead: Option<Vanguard>,
     protection: Option<Protection>,
     /// What is closed to the command where nobody watches.
     closed: Vec<(PathBuf, Hold)>,
@@ -587,7 +621,11 @@ fn confine(
         layout.release = Release::WhenTold;
     }
     report.prepared(&layout, &limits);
-    let outcome = spawn_and_watch(args, plan, &layout, &limits, guards.list());
+    let vanguard = match layout.bare {
+        Some(_) => None,
+        None => Some(vanguard(guards.ahead.take(), layout.network)?),
+    };
+    let outcome = spawn_and_watch(args, plan, &layout, &limits, vanguard, guards.list());
     if limits.remove().is_err() {
         note.stay();
     }
@@ -600,11 +638,24 @@ fn confine(
     })
 }
 
+/// The one that has gone ahead, if it makes the namespaces that are wanted; else another.
+fn vanguard(ahead: Option<Vanguard>, network: NetworkSpace) -> Result<Vanguard, Error> {
+    let wanted = match network {
+        NetworkSpace::Own | NetworkSpace::Published | NetworkSpace::Filtered => Network::Own,
+        NetworkSpace::Host => Network::Host,
+    };
+    match ahead.filter(|ahead| ahead.network() == wanted) {
+        Some(vanguard) => Ok(vanguard),
+        None => spawn::ahead(wanted),
+    }
+}
+
 fn spawn_and_watch<'a>(
     args: &RunArgs,
     plan: &Plan,
     layout: &Layout,
     limits: &'a Limits,
+    vanguard: Option<Vanguard>,
     guards: Vec<&'a mut dyn Guard>,
 ) -> Result<Outcome, Error> {
     let signals = Signals::block().map_err(Error::Signals)?;
@@ -620,7 +671,7 @@ fn spawn_and_watch<'a>(
     // Blocked for the watch on protected names alone.
     let mut mask = signals.mask_before();
     mask.remove(Signal::SIGIO);
-    let jail = spawn::spawn(layout, &streams, limits.clone_into(), mask)?;
+    let jail = spawn::spawn(layout, &streams, limits.clone_into(), mask, vanguard)?;
     // The command's ends of the pipes are the command's alone now.
     drop(streams);
     let watch = Watch {

@@ -30,7 +30,7 @@ fn act(failure: &Failure, layout: &Layout) -> String {
     match failure.step {
         Step::ParentDeath => "tying the jail's life to sjail's".to_owned(),
         Step::IdMap => "mapping your user id into the jail".to_owned(),
-        Step::NetworkNamespace => "making the jail's network".to_owned(),
+        Step::Namespaces => "making the jail's namespaces".to_owned(),
         Step::Loopback => "bringing the jail's loopback interface up".to_owned(),
         Step::Private => "separating the jail's mounts from the host's".to_owned(),
         Step::OpenSource => format!("opening {} to show it in the jail", source()),
@@ -117,7 +117,7 @@ fn program(index: usize, layout: &Layout) -> String {
 fn fix(step: Step, errno: Errno) -> Option<&'static str> {
     Some(match (step, errno) {
         (
-            Step::IdMap | Step::NetworkNamespace | Step::Loopback | Step::Private | Step::Root,
+            Step::IdMap | Step::Loopback | Step::Private | Step::Root,
             Errno::EPERM | Errno::EACCES,
         ) => {
             "user namespaces can be made here but have no rights in them, as Ubuntu's AppArmor restriction does it; `sjail doctor` prints the profile that allows sjail"

@@ -1,21 +1,24 @@
-//! Starting a jail: `clone3` into new namespaces, and what the supervisor keeps of it.
+//! Starting a jail: a vanguard makes its namespaces and clones its first process into them;
+//! what the supervisor keeps of it.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
+use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal};
 use nix::sys::stat::{Mode, stat};
-use nix::sys::wait::{Id, WaitPidFlag, waitid};
-use nix::unistd::{Pid, getpid};
+use nix::unistd::{Pid, getegid, geteuid, getpid};
 
 use crate::channel::{self, Outside, ToJail};
 use crate::child::{self, Child};
 use crate::degraded::family::{self, Member};
 use crate::error::Error;
 use crate::layout::{Layout, NetworkSpace};
+use crate::step::{Failure, Step};
 use crate::sys;
-use crate::sys::clone::{Side, Stack, into_namespaces, without_namespaces};
+use crate::sys::clone::{Cloned, Stack, without_namespaces};
 use crate::sys::file::FileId;
+use crate::sys::vanguard::{Network, Vanguard};
 
 /// A jail whose pid 1 is building it. It builds its mounts at once and waits for
 /// [`Jail::go`] before it closes the door behind itself.
@@ -102,6 +105,15 @@ pub enum Start {
     Background,
 }
 
+/// Sends a process ahead that makes the jail's namespaces while the rest is prepared.
+pub fn ahead(network: Network) -> Result<Vanguard, Error> {
+    default_child_signal()?;
+    // The ids that stay themselves.
+    let map = |id: u32| format!("{id} {id} 1\n").into_bytes();
+    let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
+    Vanguard::send(network, map(uid), map(gid)).map_err(Error::Fork)
+}
+
 /// Clones pid 1 of the jail and gathers its handles. With a limits group (the
 /// descriptor of a cgroup v2 folder) the jail is born in it. The command gets the signal
 /// mask that sjail itself was started with.
@@ -110,76 +122,63 @@ pub fn spawn(
     streams: &Streams,
     group: Option<BorrowedFd<'_>>,
     mask: SigSet,
+    mut vanguard: Option<Vanguard>,
 ) -> Result<Jail, Error> {
     let (outside, inside) = channel::pair().map_err(Error::Channel)?;
-    let mut stack = Stack::new();
     let child = Child {
         layout,
         streams,
         channel: &inside,
         mask,
     };
-    default_child_signal()?;
+    let mut begin = (child, Stack::new());
     let mut spared = Vec::new();
-    let side = match layout.bare {
-        None => into_namespaces(namespaces(layout.network), group).map_err(Error::Clone)?,
-        Some(_) => {
+    let Cloned { pid, pidfd } = match &mut vanguard {
+        Some(vanguard) => vanguard
+            .clone_first(group, child::run, &mut begin)
+            .map_err(not_made)?,
+        None => {
+            default_child_signal()?;
             // Before orphans come to us: whoever is below us now is not of the jail.
             spared = family::below(getpid(), &[]);
             sys::process::adopt_orphans().map_err(Error::Adopt)?;
-            without_namespaces().map_err(Error::Fork)?
+            without_namespaces(child::run, &mut begin).map_err(Error::Fork)?
         }
     };
-    match side {
-        Side::Child => child::run(&child, &mut stack),
-        Side::Parent { pid, pidfd } => {
-            drop(inside);
-            let jail = Jail {
-                pid,
-                pidfd,
-                channel: outside,
-                spaces: match layout.bare {
-                    None => Some(Spaces {
-                        user: handle(pid, "ns/user")?,
-                        mount: handle(pid, "ns/mnt")?,
-                        mountinfo: handle(pid, "mountinfo")?,
-                    }),
-                    Some(_) => None,
-                },
-                spared,
-            };
-            if jail.spaces.is_some() {
-                all_differ(pid, layout.network)?;
-            }
-            Ok(jail)
-        }
-    }
-}
-
-/// Makes the namespaces of a jail for a child that ends at once.
-pub fn try_namespaces(network: NetworkSpace) -> nix::Result<()> {
-    match into_namespaces(namespaces(network), None)? {
-        Side::Child => sys::process::exit_now(0),
-        Side::Parent { pidfd, .. } => {
-            waitid(Id::PIDFd(pidfd.as_fd()), WaitPidFlag::WEXITED).map(drop)
-        }
-    }
-}
-
-/// The namespaces of every jail. The cgroup namespace comes later: made here it would be
-/// rooted where the supervisor is, not in the limits group. So does a network that nobody
-/// has to reach from outside: it takes longest, and pid 1 has it made while it mounts.
-fn namespaces(network: NetworkSpace) -> u64 {
-    let always = libc::CLONE_NEWUSER
-        | libc::CLONE_NEWNS
-        | libc::CLONE_NEWPID
-        | libc::CLONE_NEWIPC
-        | libc::CLONE_NEWUTS;
-    let flags = match network {
-        NetworkSpace::Published | NetworkSpace::Filtered => always | libc::CLONE_NEWNET,
-        NetworkSpace::Own | NetworkSpace::Host => always,
+    drop(inside);
+    let jail = Jail {
+        pid,
+        pidfd,
+        channel: outside,
+        spaces: match layout.bare {
+            None => Some(Spaces {
+                user: handle(pid, "ns/user")?,
+                mount: handle(pid, "ns/mnt")?,
+                mountinfo: handle(pid, "mountinfo")?,
+            }),
+            Some(_) => None,
+        },
+        spared,
     };
-    flags as u32 as u64
+    // Gone by now: nothing is waited for.
+    drop(vanguard);
+    if jail.spaces.is_some() {
+        all_differ(pid, layout.network)?;
+    }
+    Ok(jail)
+}
+
+/// Makes the namespaces of a jail and lets them go again.
+pub fn try_namespaces() -> Result<(), Error> {
+    ahead(Network::Own)?.dismiss().map_err(not_made)
+}
+
+/// Why there is no first process: the namespaces themselves have words of their own.
+fn not_made(failure: Failure) -> Error {
+    match failure.step {
+        Step::Namespaces => Error::Clone(Errno::from_raw(failure.errno)),
+        _ => Error::SetUp(failure),
+    }
 }
 
 /// A caller that ignores SIGCHLD would have the kernel reap pid 1 behind our back.
@@ -198,14 +197,15 @@ fn handle(pid: Pid, name: &'static str) -> Result<OwnedFd, Error> {
     .map_err(|errno| Error::Handle { name, errno })
 }
 
-/// Claims only what is so: each namespace of the jail is another than ours. (Those that
-/// pid 1 makes itself are its own affair, see [`crate::verify`].)
+/// Claims only what is so: each namespace of the jail is another than ours. (The cgroup
+/// namespace pid 1 makes itself, see [`crate::verify`]: here it would be rooted where the
+/// supervisor is, not in the limits group.)
 fn all_differ(pid: Pid, network: NetworkSpace) -> Result<(), Error> {
     let names: &[&'static str] = match network {
-        NetworkSpace::Published | NetworkSpace::Filtered => {
+        NetworkSpace::Own | NetworkSpace::Published | NetworkSpace::Filtered => {
             &["user", "mnt", "pid", "ipc", "uts", "net"]
         }
-        NetworkSpace::Own | NetworkSpace::Host => &["user", "mnt", "pid", "ipc", "uts"],
+        NetworkSpace::Host => &["user", "mnt", "pid", "ipc", "uts"],
     };
     for name in names {
         let id = |whose: &str| {

@@ -9,10 +9,10 @@
 pub enum Step {
     /// Ask the kernel to kill pid 1 when the supervisor dies.
     ParentDeath = 1,
+    /// The namespaces, and the first process in them.
+    Namespaces,
     /// `/proc/self/setgroups`, `uid_map`, `gid_map`.
     IdMap,
-    /// A network namespace of the jail's own.
-    NetworkNamespace,
     /// Bring the loopback interface up.
     Loopback,
     /// Make every mount of the new namespace private.
@@ -103,8 +103,8 @@ impl Step {
     /// Every step, in order; also the way back from the number on the wire.
     pub const ALL: [Step; 45] = [
         Step::ParentDeath,
+        Step::Namespaces,
         Step::IdMap,
-        Step::NetworkNamespace,
         Step::Loopback,
         Step::Private,
         Step::OpenSource,

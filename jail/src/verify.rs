@@ -24,22 +24,9 @@ pub fn cgroup_namespace() -> nix::Result<FileId> {
     stat(c"/proc/self/ns/cgroup").map(|stat| FileId::from(&stat))
 }
 
-/// The same for its network namespace.
-pub fn network_namespace() -> nix::Result<FileId> {
-    stat(c"/proc/self/ns/net").map(|stat| FileId::from(&stat))
-}
-
-/// The namespaces of before: the supervisor's.
-#[derive(Debug, Clone, Copy)]
-pub struct Before {
-    /// Its cgroup namespace.
-    pub group: FileId,
-    /// Its network namespace, where pid 1 makes the jail's.
-    pub network: Option<FileId>,
-}
-
-/// Looks at each layer; the first that is not as promised is the failure.
-pub fn all(layout: &Layout, outside: &Outside, before: &Before) -> Result<(), Failure> {
+/// Looks at each layer; the first that is not as promised is the failure. `before` is the
+/// cgroup namespace of the supervisor.
+pub fn all(layout: &Layout, outside: &Outside, before: FileId) -> Result<(), Failure> {
     let promised = |kept: nix::Result<bool>, step| match kept {
         Ok(true) => Ok(()),
         Ok(false) => Err(Errno::EPERM).at(step),
@@ -65,15 +52,9 @@ pub fn all(layout: &Layout, outside: &Outside, before: &Before) -> Result<(), Fa
     promised(process::is_undumpable(), Step::Undumpable)?;
     promised(Ok(Pid::this().as_raw() == 1), Step::VerifyNamespace)?;
     promised(
-        cgroup_namespace().map(|group| group != before.group),
+        cgroup_namespace().map(|group| group != before),
         Step::VerifyNamespace,
     )?;
-    if let Some(before) = before.network {
-        promised(
-            network_namespace().map(|network| network != before),
-            Step::VerifyNamespace,
-        )?;
-    }
     promised(
         stat(c"/").map(|root| FileId::from(&root) == outside.new_root),
         Step::VerifyRoot,

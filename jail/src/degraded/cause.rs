@@ -5,7 +5,7 @@ use std::fs;
 use nix::errno::Errno;
 
 use crate::doctor;
-use crate::layout::NetworkSpace;
+use crate::error::Error;
 use crate::spawn;
 
 /// A cause and its cure.
@@ -17,10 +17,10 @@ pub struct Cause {
     pub fix: String,
 }
 
-/// Makes all the namespaces of a jail in a child that ends at once, and does in them what
-/// a jail does. `None` when all of it works.
-pub fn find(network: NetworkSpace) -> Option<Cause> {
-    if let Err(errno) = spawn::try_namespaces(network) {
+/// Makes all the namespaces of a jail and lets them go again, then does in others what a
+/// jail does. `None` when all of it works.
+pub fn find() -> Option<Cause> {
+    if let Err(Error::Clone(errno)) = spawn::try_namespaces() {
         return Some(of(errno));
     }
     doctor::first_refusal().map(|(layer, how)| Cause {

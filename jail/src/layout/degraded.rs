@@ -100,8 +100,6 @@ pub fn prepare(
     let closed = draft.closed.iter().filter(|path| path.is_file());
     Ok(Layout {
         network,
-        uid_map: Vec::new(),
-        gid_map: Vec::new(),
         root: Root::none(),
         host_name: c"".into(),
         // The run's own home lies elsewhere here.

@@ -46,10 +46,6 @@ pub use home::{make_folder, make_folders};
 pub struct Layout {
     /// Whether the jail has a network of its own.
     pub network: NetworkSpace,
-    /// The text for `uid_map`: the id that stays itself.
-    pub uid_map: Vec<u8>,
-    /// The text for `gid_map`.
-    pub gid_map: Vec<u8>,
     /// The file tree of the jail.
     pub root: Root,
     /// The name of the machine inside.
@@ -102,7 +98,7 @@ pub enum Observation {
 pub enum NetworkSpace {
     /// A namespace of its own, loopback only.
     Own,
-    /// The same, with ports that are reached from outside: it is there from the beginning.
+    /// The same, with ports that are reached from outside.
     Published,
     /// A namespace of its own, in which names lead to the relay.
     Filtered,
@@ -370,8 +366,6 @@ pub fn prepare(
     }
     Ok(Layout {
         network,
-        uid_map: format!("{0} {0} 1\n", host.uid).into_bytes(),
-        gid_map: format!("{0} {0} 1\n", host.gid).into_bytes(),
         root,
         host_name: CString::new(HOST_NAME).map_err(|_| Error::NulByte)?,
         working_folder,

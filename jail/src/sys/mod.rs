@@ -7,6 +7,8 @@
 pub mod capability;
 pub mod clone;
 pub mod directory;
+#[cfg(not(test))]
+mod entry;
 pub mod file;
 pub mod landlock;
 pub mod memory;
@@ -17,8 +19,10 @@ pub mod notify;
 pub mod pidfd;
 pub mod process;
 pub mod random;
+pub mod raw;
 pub mod signal;
 pub mod socket;
 pub mod statx;
 pub mod tty;
+pub mod vanguard;
 pub mod xattr;

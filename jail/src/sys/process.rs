@@ -92,6 +92,12 @@ pub fn callers_signals(mask: &SigSet) -> nix::Result<()> {
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(mask), None)
 }
 
+/// A reader that is gone is an error of the write, not sjail's end.
+pub fn survive_closed_pipes() -> nix::Result<()> {
+    let ignore = SigAction::new(SigHandler::SigIgn, SaFlags::empty(), SigSet::empty());
+    set_action(Signal::SIGPIPE, &ignore)
+}
+
 /// A caller's limit on file sizes is an error in words, not sjail's end.
 pub fn survive_file_size_limit() -> nix::Result<()> {
     let ignore = SigAction::new(SigHandler::SigIgn, SaFlags::empty(), SigSet::empty());

@@ -1,0 +1,345 @@
+//! A process that goes ahead of the jail: it makes the namespaces while we still read
+//! policies, and clones the jail's first process into them when we say so.
+//!
+//! Namespaces take the kernel about a millisecond, most of it for the network. The
+//! vanguard shares our memory and descriptors, so that nothing is copied for it and what
+//! it clones sees everything that we have prepared by then. It makes system calls and
+//! nothing else, by [`raw`], and is gone before anything foreign runs.
+
+use std::ffi::{CStr, c_void};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
+
+use nix::errno::Errno;
+use nix::sys::wait::waitpid;
+use nix::unistd::{Pid, getpid};
+
+use super::clone::{CLONE_INTO_CGROUP, Cloned, Stack};
+use super::net;
+use super::raw;
+use crate::step::{At, Failure, Step};
+
+/// Room for the vanguard and for the jail's first process, which goes on in a copy of it.
+const ROOM: usize = 512 * 1024;
+
+/// How often we look for its answer before we sleep: some milliseconds' worth.
+const LOOKS: usize = 10_000;
+
+/// The words that we say to it.
+const WAIT: u32 = 0;
+const CLONE: u32 = 1;
+const LEAVE: u32 = 2;
+
+/// What the jail's first process does; it does not come back.
+pub type Body<T> = fn(&mut T) -> !;
+
+/// Whose network the jail has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Network {
+    /// One of its own, with `lo` up.
+    Own,
+    /// The host's.
+    Host,
+}
+
+/// A process that has gone ahead. Dropping this calls it back.
+#[derive(Debug)]
+pub struct Vanguard {
+    pid: Option<Pid>,
+    shared: Box<Shared>,
+    // Its own until it has been waited for.
+    _stack: Stack,
+}
+
+/// What both sides see.
+#[derive(Debug)]
+struct Shared {
+    network: Network,
+    parent: Pid,
+    uid_map: Vec<u8>,
+    gid_map: Vec<u8>,
+
+    /// A futex: what to do next.
+    word: AtomicU32,
+    /// The cgroup to be born in, or -1.
+    group: AtomicI32,
+    /// Where the first process begins, an [`Enter`], and with what. Written before the word.
+    enter: AtomicPtr<c_void>,
+    call: AtomicPtr<c_void>,
+
+    /// How far it came, told before it ends: 0, or the step that failed.
+    failed: AtomicI32,
+    errno: AtomicI32,
+    pid: AtomicI32,
+    pidfd: AtomicI32,
+}
+
+impl Vanguard {
+    /// Sends one ahead. The process must be single-threaded, and SIGCHLD not ignored.
+    pub fn send(network: Network, uid_map: Vec<u8>, gid_map: Vec<u8>) -> nix::Result<Vanguard> {
+        let mut stack = Stack::of(ROOM);
+        let shared = Box::new(Shared {
+            network,
+            parent: getpid(),
+            uid_map,
+            gid_map,
+            word: AtomicU32::new(WAIT),
+            group: AtomicI32::new(-1),
+            enter: AtomicPtr::new(ptr::null_mut()),
+            call: AtomicPtr::new(ptr::null_mut()),
+            failed: AtomicI32::new(0),
+            errno: AtomicI32::new(0),
+            pid: AtomicI32::new(0),
+            pidfd: AtomicI32::new(-1),
+        });
+        // SAFETY: the stack is a live buffer used by nobody else and, like `shared`, stays
+        // where it is until the process has been waited for: see `Drop`.
+        let pid = unsafe {
+            libc::clone(
+                go,
+                stack.top().cast(),
+                libc::CLONE_VM | libc::CLONE_FILES | libc::SIGCHLD,
+                (&raw const *shared).cast_mut().cast(),
+            )
+        };
+        Ok(Vanguard {
+            pid: Some(Errno::result(pid).map(Pid::from_raw)?),
+            shared,
+            _stack: stack,
+        })
+    }
+
+    /// Whose network its namespaces have.
+    pub fn network(&self) -> Network {
+        self.shared.network
+    }
+
+    /// Has it clone the jail's first process, as a child of ours and where a group is given
+    /// as a member of that cgroup v2 folder: `body` begins with a copy of our memory as it
+    /// is now. The vanguard itself ends.
+    pub fn clone_first<T>(
+        &mut self,
+        group: Option<BorrowedFd<'_>>,
+        body: Body<T>,
+        argument: &mut T,
+    ) -> Result<Cloned, Failure> {
+        struct Call<'a, T> {
+            body: Body<T>,
+            argument: &'a mut T,
+        }
+        fn enter<T>(call: *mut c_void) -> ! {
+            // SAFETY: the `Call` below, in this process's own copy of its parent's memory.
+            let call = unsafe { &mut *call.cast::<Call<'_, T>>() };
+            (call.body)(call.argument)
+        }
+        let mut call = Call { body, argument };
+        let shared = &self.shared;
+        let group = group.map_or(-1, |group| group.as_raw_fd());
+        shared.group.store(group, Ordering::Relaxed);
+        let begin: Enter = enter::<T>;
+        shared.enter.store(begin as *mut c_void, Ordering::Relaxed);
+        let call = (&raw mut call).cast();
+        shared.call.store(call, Ordering::Relaxed);
+        shared.say(CLONE);
+        // It takes a fraction of a millisecond. Who sleeps meanwhile finds the new process
+        // on its own processor, waiting for us.
+        for _ in 0..LOOKS {
+            if shared.has_answered() {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        if !shared.has_answered() {
+            self.wait();
+        }
+        self.shared.answer()?;
+        let shared = &self.shared;
+        match Pid::from_raw(shared.pid.load(Ordering::Acquire)) {
+            pid if pid.as_raw() > 0 => Ok(Cloned {
+                pid,
+                // SAFETY: the kernel put it into our table for the one who reads this.
+                pidfd: unsafe { OwnedFd::from_raw_fd(shared.pidfd.load(Ordering::Acquire)) },
+            }),
+            _ => Err(Errno::ECHILD).at(Step::Namespaces),
+        }
+    }
+
+    /// Calls it back and tells whether it got the namespaces.
+    pub fn dismiss(mut self) -> Result<(), Failure> {
+        self.shared.say(LEAVE);
+        self.wait();
+        self.shared.answer()
+    }
+
+    fn wait(&mut self) {
+        if let Some(pid) = self.pid.take() {
+            while waitpid(pid, None) == Err(Errno::EINTR) {}
+        }
+    }
+}
+
+impl Drop for Vanguard {
+    fn drop(&mut self) {
+        if self.pid.is_some() {
+            self.shared.say(LEAVE);
+        }
+        self.wait();
+    }
+}
+
+/// Begins the first process with what is behind the pointer.
+type Enter = fn(*mut c_void) -> !;
+
+/// The vanguard's own part. What it returns is its exit status, which nobody reads.
+extern "C" fn go(shared: *mut c_void) -> i32 {
+    // SAFETY: the pointer is the `Shared` of `send`, which waits for us before it is freed.
+    let shared = unsafe { &*shared.cast::<Shared>() };
+    if let Err(failure) = shared.prepare().and_then(|()| shared.follow()) {
+        shared.errno.store(failure.errno, Ordering::Relaxed);
+        shared.failed.store(failure.step as i32, Ordering::Release);
+    }
+    0
+}
+
+/// Our side of it.
+impl Shared {
+    fn say(&self, word: u32) {
+        self.word.store(word, Ordering::Release);
+        let wake = (libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG) as usize;
+        let address = self.word.as_ptr() as usize;
+        // SAFETY: wakes whoever waits at the address of a live number.
+        let _ = unsafe { raw::call(libc::SYS_futex, [address, wake, 1, 0, 0]) };
+    }
+
+    fn has_answered(&self) -> bool {
+        self.pid.load(Ordering::Acquire) != 0 || self.failed.load(Ordering::Acquire) != 0
+    }
+
+    fn answer(&self) -> Result<(), Failure> {
+        match Step::from_number(self.failed.load(Ordering::Acquire)) {
+            None => Ok(()),
+            Some(step) => Err(Failure {
+                step,
+                errno: self.errno.load(Ordering::Acquire),
+                item: 0,
+            }),
+        }
+    }
+}
+
+/// The vanguard's.
+impl Shared {
+    /// Makes the namespaces, and what in them needs no plan.
+    fn prepare(&self) -> Result<(), Failure> {
+        block_signals().at(Step::ParentDeath)?;
+        self.die_with_parent().at(Step::ParentDeath)?;
+        let spaces = libc::CLONE_NEWUSER
+            | libc::CLONE_NEWNS
+            | libc::CLONE_NEWPID
+            | libc::CLONE_NEWIPC
+            | libc::CLONE_NEWUTS
+            | match self.network {
+                Network::Own => libc::CLONE_NEWNET,
+                Network::Host => 0,
+            };
+        // SAFETY: flags, no memory.
+        unsafe { raw::call(libc::SYS_unshare, [spaces as usize, 0, 0, 0, 0]) }
+            .at(Step::Namespaces)?;
+        // Our own uid and gid mean the same inside; supplementary groups cannot be changed.
+        put(c"/proc/self/setgroups", b"deny").at(Step::IdMap)?;
+        put(c"/proc/self/uid_map", &self.uid_map).at(Step::IdMap)?;
+        put(c"/proc/self/gid_map", &self.gid_map).at(Step::IdMap)?;
+        if self.network == Network::Own {
+            net::loopback_up().at(Step::Loopback)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the word, and does it.
+    fn follow(&self) -> Result<(), Failure> {
+        let address = self.word.as_ptr() as usize;
+        let wait = (libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG) as usize;
+        loop {
+            match self.word.load(Ordering::Acquire) {
+                WAIT => {
+                    // SAFETY: sleeps while the number at this live address is WAIT. Woken
+                    // for whatever reason, we look again.
+                    let _ =
+                        unsafe { raw::call(libc::SYS_futex, [address, wait, WAIT as usize, 0, 0]) };
+                }
+                CLONE => return self.clone_first().at(Step::Namespaces),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    fn clone_first(&self) -> nix::Result<()> {
+        // SAFETY: all-zero clone_args is valid and means "nothing special".
+        let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
+        // A child of our parent's: it waits for it, and its end is the jail's.
+        args.flags = (libc::CLONE_PIDFD | libc::CLONE_PARENT) as u64;
+        args.pidfd = self.pidfd.as_ptr() as u64;
+        let group = self.group.load(Ordering::Relaxed);
+        if group >= 0 {
+            args.flags |= CLONE_INTO_CGROUP;
+            args.cgroup = group as u64;
+        }
+        let at = (&raw const args) as usize;
+        // SAFETY: `args` is a valid clone_args of the stated size; without CLONE_VM and
+        // without a stack the call behaves like fork. The kernel writes the descriptor
+        // into `pidfd`, which outlives the call.
+        let pid = unsafe { raw::call(libc::SYS_clone3, [at, size_of_val(&args), 0, 0, 0]) }?;
+        if pid == 0 {
+            let enter = self.enter.load(Ordering::Relaxed);
+            // SAFETY: an `Enter` that was made a pointer before the word was given.
+            let enter: Enter = unsafe { std::mem::transmute(enter) };
+            enter(self.call.load(Ordering::Relaxed))
+        }
+        self.pid.store(pid as i32, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whoever called us may be gone already; then nobody will.
+    fn die_with_parent(&self) -> nix::Result<()> {
+        let (option, signal) = (libc::PR_SET_PDEATHSIG as usize, libc::SIGKILL as usize);
+        // SAFETY: plain numbers.
+        let parent = unsafe {
+            raw::call(libc::SYS_prctl, [option, signal, 0, 0, 0])?;
+            raw::call(libc::SYS_getppid, [0; 5])?
+        };
+        match parent as i32 == self.parent.as_raw() {
+            true => Ok(()),
+            false => Err(Errno::ESRCH),
+        }
+    }
+}
+
+/// Keys and signals are for the supervisor, which calls us back.
+fn block_signals() -> nix::Result<()> {
+    let all = u64::MAX;
+    let at = (&raw const all) as usize;
+    let how = libc::SIG_SETMASK as usize;
+    // SAFETY: reads a set of the stated size, which outlives the call.
+    unsafe { raw::call(libc::SYS_rt_sigprocmask, [how, at, 0, size_of_val(&all), 0]) }.map(drop)
+}
+
+fn put(path: &CStr, contents: &[u8]) -> nix::Result<()> {
+    let flags = (libc::O_WRONLY | libc::O_CLOEXEC) as usize;
+    let here = libc::AT_FDCWD as usize;
+    // SAFETY: a path that ends, and a buffer with its length; the descriptor is ours alone
+    // and closed once.
+    unsafe {
+        let file = raw::call(
+            libc::SYS_openat,
+            [here, path.as_ptr() as usize, flags, 0, 0],
+        )?;
+        let address = contents.as_ptr() as usize;
+        let written = raw::call(libc::SYS_write, [file, address, contents.len(), 0, 0]);
+        raw::call(libc::SYS_close, [file, 0, 0, 0, 0])?;
+        match written? == contents.len() {
+            true => Ok(()),
+            false => Err(Errno::EIO),
+        }
+    }
+}
