@@ -6,6 +6,7 @@
 //! typed (`runner`), so a tool can do nothing that the command line could not, and
 //! nothing about isolation can be said here at all.
 
+mod answers;
 mod catalog;
 mod desk;
 mod execute;

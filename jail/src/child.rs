@@ -85,6 +85,7 @@ impl Child<'_> {
         if let Some(rules) = &layout.rules {
             landlock::enforce(rules)?;
         }
+        layout.processors.keep().at(Step::Seccomp)?;
         match &layout.observation {
             Observation::None | Observation::Renames(_) => seccomp::load().at(Step::Seccomp)?,
             Observation::Calls(filters) => seccomp::add(&filters.holding).at(Step::Seccomp)?,

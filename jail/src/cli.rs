@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use clap::Parser;
 use sjail_policy::duration::Duration;
 
+use crate::processor::Processors;
+
 /// Runs a command in a jail.
 #[derive(Debug, Clone, Default, Parser)]
 #[command(
@@ -245,6 +247,10 @@ pub struct RunArgs {
     /// not fail by it
     #[arg(long, help_heading = "Output")]
     pub trace: bool,
+
+    /// How many processors it has; not for anybody to type
+    #[arg(skip)]
+    pub processors: Processors,
 
     /// A line for /bin/sh instead of a program
     #[arg(short = 'c', value_name = "SHELL LINE", conflicts_with = "command")]

@@ -208,6 +208,14 @@ pub enum Error {
         /// Why.
         error: std::io::Error,
     },
+    /// The jail could not be tied to a processor.
+    #[error(
+        "the command could not be held to one processor ({0}); --cpu 100% holds it by a control group"
+    )]
+    Processor(Errno),
+    /// A program text cannot be handed on.
+    #[error("the program text cannot be handed to its interpreter: {0}")]
+    CodeText(Errno),
     /// A program text cannot be read.
     #[error("the program text {} cannot be read: {error}", show::name(path))]
     CodeFile {

@@ -39,6 +39,7 @@ mod outcome;
 mod output;
 mod permission;
 mod preview;
+mod processor;
 mod programs;
 mod protect;
 mod question;

@@ -386,15 +386,36 @@ impl Report {
         self.preview = Some(preview::show::object(record));
     }
 
+    /// What became of the command; nothing is said.
+    pub fn told(mut self, attempted: Result<Outcome, Error>) -> RunResult {
+        match attempted {
+            Ok(outcome) => self.end(outcome),
+            Err(error) => self.failure(&error),
+        }
+    }
+
     /// The command ran.
     pub fn ended(mut self, outcome: Outcome) -> u8 {
         if let Some(cause) = &outcome.cause {
             say(&cause.to_string());
         }
-        let code = outcome.exit_code();
-        let result = RunResult {
+        let result = self.end(outcome);
+        self.deliver(&result);
+        result.exit_code
+    }
+
+    /// The command was not started.
+    pub fn failed(mut self, error: &Error) -> u8 {
+        say(&error.to_string());
+        let result = self.failure(error);
+        self.deliver(&result);
+        result.exit_code
+    }
+
+    fn end(&self, outcome: Outcome) -> RunResult {
+        RunResult {
             status: outcome.word(),
-            exit_code: code,
+            exit_code: outcome.exit_code(),
             signal: outcome.signal(),
             reason: outcome.cause.map(|cause| cause.to_string()),
             duration_ms: outcome.duration.as_millis().try_into().unwrap_or(u64::MAX),
@@ -402,28 +423,21 @@ impl Report {
             output: outcome.output,
             usage: outcome.usage,
             ..self.blank(Status::Completed)
-        };
-        self.deliver(&result);
-        code
+        }
     }
 
-    /// The command was not started.
-    pub fn failed(mut self, error: &Error) -> u8 {
-        say(&error.to_string());
-        let code = error.exit().code();
+    fn failure(&mut self, error: &Error) -> RunResult {
         let status = match error.exit() {
             Exit::Blocked => Status::Blocked,
             Exit::Pending => Status::Pending,
             _ => Status::Failed,
         };
         self.turned_down(error);
-        let result = RunResult {
-            exit_code: code,
+        RunResult {
+            exit_code: error.exit().code(),
             reason: Some(error.to_string()),
             ..self.blank(status)
-        };
-        self.deliver(&result);
-        code
+        }
     }
 
     fn blank(&self, status: Status) -> RunResult {

@@ -1,6 +1,7 @@
 //! The object that `--json` prints and `--status-fd` delivers: everything there is to
 //! say about one run, in one line of JSON.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::Serialize;
@@ -145,6 +146,16 @@ impl Output {
             .into_iter()
             .flatten()
             .any(|captured| captured.truncated)
+    }
+}
+
+impl Output {
+    /// Both streams as text, readable also where they are none.
+    pub fn texts(&self) -> [Cow<'_, str>; 2] {
+        [&self.stdout, &self.stderr].map(|captured| {
+            let bytes = captured.as_ref().map(whole_characters).unwrap_or_default();
+            String::from_utf8_lossy(bytes)
+        })
     }
 }
 

@@ -46,7 +46,7 @@ use crate::preview::store::Store;
 use crate::protect::{self, Hold, Protection, record};
 use crate::report::{Report, say};
 use crate::request;
-use crate::result::RunId;
+use crate::result::{RunId, RunResult};
 use crate::sentence;
 use crate::signals::Signals;
 use crate::sources;
@@ -57,6 +57,13 @@ use crate::supervise::{self, Guard, Watch};
 use crate::sys;
 use crate::sys::vanguard::{Network, Vanguard};
 use crate::trace::Tracer;
+
+/// Runs the command and gives what became of it, for a caller who says it in its own form.
+pub fn told(args: &RunArgs) -> Result<RunResult, Error> {
+    let mut report = Report::new(args)?;
+    let attempted = attempt(args, &mut report);
+    Ok(report.told(attempted))
+}
 
 /// Runs the command, says what there is to say, and gives the exit status.
 pub fn run(args: &RunArgs) -> u8 {
@@ -620,6 +627,7 @@ fn confine(
     if guards.gate.as_ref().is_some_and(Gate::is_closed) {
         layout.release = Release::WhenTold;
     }
+    layout.processors = args.processors;
     report.prepared(&layout, &limits);
     let vanguard = match layout.bare {
         Some(_) => None,
@@ -672,6 +680,7 @@ fn spawn_and_watch<'a>(
     let mut mask = signals.mask_before();
     mask.remove(Signal::SIGIO);
     let jail = spawn::spawn(layout, &streams, limits.clone_into(), mask, vanguard)?;
+    layout.processors.tie(jail.pid).map_err(Error::Processor)?;
     // The command's ends of the pipes are the command's alone now.
     drop(streams);
     let watch = Watch {

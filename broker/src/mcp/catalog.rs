@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use sjail_policy::language::Language;
 
+use super::answers;
 use super::runner::Sjail;
 use crate::error::Result;
 
@@ -105,6 +106,7 @@ impl Tool {
             "title": self.title,
             "description": self.description,
             "inputSchema": (self.input)(),
+            "outputSchema": answers::schema(self.name),
             "annotations": {
                 "title": self.title,
                 "readOnlyHint": self.kind == Kind::Looks,

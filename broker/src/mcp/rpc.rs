@@ -86,20 +86,33 @@ fn skip(input: &mut impl BufRead) -> io::Result<()> {
     }
 }
 
-/// The messages of a line: one, or several in an array.
-pub fn messages(line: &[u8]) -> Vec<Result<Message, Wrong>> {
+/// What a line holds.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Line {
+    /// No message.
+    Empty,
+    /// One message.
+    One(Result<Message, Wrong>),
+    /// A batch, which is answered by one, too.
+    Batch(Vec<Result<Message, Wrong>>),
+}
+
+/// The messages of a line.
+pub fn messages(line: &[u8]) -> Line {
     if line.iter().all(u8::is_ascii_whitespace) {
-        return Vec::new();
+        return Line::Empty;
     }
     match serde_json::from_slice(line) {
-        Ok(Value::Array(all)) if !all.is_empty() => all.into_iter().map(message).collect(),
-        Ok(value) => vec![message(value)],
-        Err(error) => vec![Err(Wrong {
+        Ok(Value::Array(all)) if !all.is_empty() => {
+            Line::Batch(all.into_iter().map(message).collect())
+        }
+        Ok(value) => Line::One(message(value)),
+        Err(error) => Line::One(Err(Wrong {
             id: Value::Null,
             code: PARSE_ERROR,
             message: format!("that is no JSON: {error}"),
             data: Value::Null,
-        })],
+        })),
     }
 }
 
@@ -141,26 +154,76 @@ pub fn take(value: &mut Value, field: &str) -> Value {
         .unwrap_or_default()
 }
 
-/// Where answers go; whole lines, whoever writes.
+/// Where lines go: whole, whoever writes.
 #[derive(Debug, Clone)]
-pub struct Out(Arc<Mutex<io::Stdout>>);
+struct Lines(Arc<Mutex<io::Stdout>>);
 
-impl Out {
-    /// Standard output.
-    pub fn standard() -> Out {
-        Out(Arc::new(Mutex::new(io::stdout())))
-    }
-
+impl Lines {
     fn send(&self, value: &Value) {
         let line = format!("{value}\n");
         let mut out = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // A client that has gone away is noticed at the input.
         let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
     }
+}
+
+/// Where answers go.
+#[derive(Debug, Clone)]
+pub struct Out {
+    lines: Lines,
+    batch: Option<Arc<Batch>>,
+}
+
+/// The answers to a batch, sent when nobody has another one to give.
+#[derive(Debug)]
+struct Batch {
+    lines: Lines,
+    answers: Mutex<Vec<Value>>,
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        let answers = std::mem::take(&mut self.answers);
+        let answers = answers.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if !answers.is_empty() {
+            self.lines.send(&Value::Array(answers));
+        }
+    }
+}
+
+impl Out {
+    /// Standard output.
+    pub fn standard() -> Out {
+        Out {
+            lines: Lines(Arc::new(Mutex::new(io::stdout()))),
+            batch: None,
+        }
+    }
+
+    /// The same for a batch: its answers go out together, when the last of these is gone.
+    pub fn together(&self) -> Out {
+        Out {
+            lines: self.lines.clone(),
+            batch: Some(Arc::new(Batch {
+                lines: self.lines.clone(),
+                answers: Mutex::default(),
+            })),
+        }
+    }
+
+    fn answer(&self, value: Value) {
+        match &self.batch {
+            None => self.lines.send(&value),
+            Some(batch) => {
+                let answers = batch.answers.lock();
+                answers.unwrap_or_else(PoisonError::into_inner).push(value);
+            }
+        }
+    }
 
     /// Answers a request.
     pub fn result(&self, id: &Value, result: Value) {
-        self.send(&json!({ "jsonrpc": "2.0", "id": id, "result": result }));
+        self.answer(json!({ "jsonrpc": "2.0", "id": id, "result": result }));
     }
 
     /// Answers what cannot be done.
@@ -169,23 +232,27 @@ impl Out {
         if !wrong.data.is_null() {
             error["data"] = wrong.data.clone();
         }
-        self.send(&json!({ "jsonrpc": "2.0", "id": wrong.id, "error": error }));
+        self.answer(json!({ "jsonrpc": "2.0", "id": wrong.id, "error": error }));
     }
 
     /// Tells something.
     pub fn notify(&self, method: &str, params: Value) {
-        self.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
+        self.lines
+            .send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
 
     #[test]
     fn messages_are_told_apart() {
-        let one = |text: &str| messages(text.as_bytes()).remove(0);
+        let one = |text: &str| match messages(text.as_bytes()) {
+            Line::One(message) => message,
+            other => panic!("{text}: {other:?}"),
+        };
         assert!(matches!(
             one(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#),
             Ok(Message::Request { .. })
@@ -208,9 +275,9 @@ mod tests {
         ] {
             assert_eq!(one(text).unwrap_err().code, code, "{text}");
         }
-        assert_eq!(messages(b" \n").len(), 0);
+        assert_eq!(messages(b" \n"), Line::Empty);
         let two = br#"[{"jsonrpc":"2.0","id":1,"method":"a"},{"jsonrpc":"2.0","method":"b"}]"#;
-        assert_eq!(messages(two).len(), 2);
+        assert!(matches!(messages(two), Line::Batch(all) if all.len() == 2));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use nix::sys::signal::{SigSet, Signal};
 use serde_json::{Value, json};
 
 use super::catalog::{Policy, Tool};
-use super::rpc::{self, Message, Out, Wrong};
+use super::rpc::{self, Line, Message, Out, Wrong};
 use super::runner::{Calls, Sjail};
 use super::{INSTRUCTIONS, desk, execute, files};
 use crate::error::Result;
@@ -109,23 +109,16 @@ pub fn serve(settings: Settings) -> Result<u8> {
     end_with_us(session.calls.clone());
     let mut input = io::stdin().lock();
     while let Ok(Some(line)) = rpc::read_line(&mut input) {
-        let messages = match line {
-            Ok(line) => rpc::messages(&line),
-            Err(wrong) => vec![Err(wrong)],
-        };
-        for message in messages {
-            match message {
-                Ok(Message::Request { id, method, params }) => {
-                    request(&session, id, &method, params);
+        match line.map(|line| rpc::messages(&line)) {
+            Ok(Line::Empty) => {}
+            Ok(Line::One(message)) => heard(&session, &session.out, message),
+            Ok(Line::Batch(messages)) => {
+                let out = session.out.together();
+                for message in messages {
+                    heard(&session, &out, message);
                 }
-                Ok(Message::Notification { method, params }) => {
-                    if method == "notifications/cancelled" {
-                        session.calls.cancel(&params["requestId"]);
-                    }
-                }
-                Ok(Message::Response) => {}
-                Err(wrong) => session.out.error(&wrong),
             }
+            Err(wrong) => session.out.error(&wrong),
         }
     }
     // Nobody reads the answers: nothing goes on for nobody.
@@ -135,6 +128,19 @@ pub fn serve(settings: Settings) -> Result<u8> {
         thread::sleep(Duration::from_millis(10));
     }
     Ok(0)
+}
+
+fn heard(session: &Arc<Session>, out: &Out, message: std::result::Result<Message, Wrong>) {
+    match message {
+        Ok(Message::Request { id, method, params }) => request(session, out, id, &method, params),
+        Ok(Message::Notification { method, params }) => {
+            if method == "notifications/cancelled" {
+                session.calls.cancel(&params["requestId"]);
+            }
+        }
+        Ok(Message::Response) => {}
+        Err(wrong) => out.error(&wrong),
+    }
 }
 
 /// Whoever ends us ends what runs for us.
@@ -224,10 +230,10 @@ fn server() -> Value {
     json!({ "name": "sjail", "title": "sjail", "version": env!("CARGO_PKG_VERSION") })
 }
 
-fn request(session: &Arc<Session>, id: Value, method: &str, params: Value) {
+fn request(session: &Arc<Session>, out: &Out, id: Value, method: &str, params: Value) {
     let form = match Form::of(&id, &params) {
         Ok(form) => form,
-        Err(wrong) => return session.out.error(&wrong),
+        Err(wrong) => return out.error(&wrong),
     };
     if form == Form::Stateless {
         session.called(&params["_meta"][CLIENT]);
@@ -235,9 +241,9 @@ fn request(session: &Arc<Session>, id: Value, method: &str, params: Value) {
     match method {
         "initialize" => {
             session.called(&params["clientInfo"]);
-            session.out.result(&id, greeting(&params));
+            out.result(&id, greeting(&params));
         }
-        "server/discover" => session.out.result(
+        "server/discover" => out.result(
             &id,
             form.kept(json!({
                 "supportedVersions": [STATELESS],
@@ -245,7 +251,14 @@ fn request(session: &Arc<Session>, id: Value, method: &str, params: Value) {
                 "instructions": INSTRUCTIONS,
             })),
         ),
-        "ping" => session.out.result(&id, form.whole(json!({}))),
+        "ping" => out.result(&id, form.whole(json!({}))),
+        // All of them are in one answer: no page follows, so nobody can have been told of one.
+        "tools/list" if !params["cursor"].is_null() => out.error(&Wrong {
+            id,
+            code: rpc::INVALID_PARAMS,
+            message: "there is no such page of tools".to_owned(),
+            data: Value::Null,
+        }),
         "tools/list" => {
             let tools: Vec<Value> = session
                 .settings
@@ -253,12 +266,10 @@ fn request(session: &Arc<Session>, id: Value, method: &str, params: Value) {
                 .iter()
                 .map(|tool| tool.described())
                 .collect();
-            session
-                .out
-                .result(&id, form.kept(json!({ "tools": tools })));
+            out.result(&id, form.kept(json!({ "tools": tools })));
         }
-        "tools/call" => call(session, id, params, form),
-        _ => session.out.error(&Wrong {
+        "tools/call" => call(session, out, id, params, form),
+        _ => out.error(&Wrong {
             id,
             code: rpc::UNKNOWN_METHOD,
             message: format!("there is no method `{method}` here"),
@@ -285,11 +296,11 @@ fn greeting(params: &Value) -> Value {
     })
 }
 
-fn call(session: &Arc<Session>, id: Value, mut params: Value, form: Form) {
+fn call(session: &Arc<Session>, out: &Out, id: Value, mut params: Value, form: Form) {
     let name = params["name"].as_str().unwrap_or_default().to_owned();
     let offered = session.settings.tools.iter().find(|tool| tool.name == name);
     let Some(tool) = offered.copied() else {
-        return session.out.error(&Wrong {
+        return out.error(&Wrong {
             id,
             code: rpc::INVALID_PARAMS,
             message: format!("there is no tool `{name}`"),
@@ -298,7 +309,7 @@ fn call(session: &Arc<Session>, id: Value, mut params: Value, form: Form) {
     };
     match session.calls.accept(&id) {
         None => {
-            return session.out.error(&Wrong {
+            return out.error(&Wrong {
                 id,
                 code: rpc::INVALID_REQUEST,
                 message: "a call with this id is under way".to_owned(),
@@ -308,13 +319,14 @@ fn call(session: &Arc<Session>, id: Value, mut params: Value, form: Form) {
         Some(count) if count > MOST => {
             session.calls.finish(&id);
             let much = failed("too many calls at once; wait for one of them to end");
-            return session.out.result(&id, form.whole(much));
+            return out.result(&id, form.whole(much));
         }
         Some(_) => {}
     }
     let progress = rpc::take(&mut rpc::take(&mut params, "_meta"), "progressToken");
     let arguments = rpc::take(&mut params, "arguments");
     let session = Arc::clone(session);
+    let out = out.clone();
     thread::spawn(move || {
         let call = Call {
             session: &session,
@@ -327,7 +339,7 @@ fn call(session: &Arc<Session>, id: Value, mut params: Value, form: Form) {
             Err(error) => failed(&error.to_string()),
         };
         if session.calls.finish(&id) {
-            session.out.result(&id, form.whole(result));
+            out.result(&id, form.whole(result));
         }
     });
 }

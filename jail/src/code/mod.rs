@@ -5,24 +5,27 @@
 //! run` as it is typed, so it is judged, held and recorded like everything else.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder};
-use std::io::{Read, Write};
+use std::fs::{self, DirBuilder, File};
+use std::io::{Read, Seek, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use clap::Parser;
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::unistd::Pid;
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::unistd::dup2_stdin;
 use serde::Serialize;
-use serde_json::Value;
 use sjail_policy::duration::Duration;
 use sjail_policy::language::Language;
 
 use crate::caller::{Account, State};
+use crate::cli::RunArgs;
 use crate::cmd::{Failure, print_json, read};
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::processor::Processors;
+use crate::result::{RunResult, Status};
 
 /// More text than this is no program.
 const LONGEST: u64 = 8 << 20;
@@ -97,20 +100,14 @@ pub fn run(words: &[OsString]) -> Result<u8, Failure> {
         }
         return Ok(Exit::NotFound.code());
     };
-    one_processor();
-    let mut command = command(&args, program)?;
+    hand_on(&code).map_err(Error::CodeText)?;
+    let run = words_of(&args, program)?;
     if args.raw {
-        return Ok(streamed(command, code)?);
+        return Ok(crate::run::run(&run));
     }
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let output = fed(command, code)?;
-    let executed = match serde_json::from_slice::<Value>(&output.stdout) {
+    let executed = match crate::run::told(&run) {
         Ok(result) => Executed::of(&result, &args),
-        Err(_) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let said = said.trim();
-            Executed::never(said.strip_prefix("sjail: ").unwrap_or(said).to_owned())
-        }
+        Err(error) => Executed::never(error.to_string()),
     };
     print_json(&executed);
     Ok(executed.exit_code)
@@ -147,37 +144,49 @@ fn text(file: &Path) -> Result<Vec<u8>, Error> {
     Ok(text)
 }
 
+/// Makes the text our standard input, and with it the interpreter's: in memory, for good.
+fn hand_on(code: &[u8]) -> Result<(), Errno> {
+    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+    let mut text = File::from(memfd_create(c"sjail-code", flags)?);
+    let errno = |error: std::io::Error| Errno::from_raw(error.raw_os_error().unwrap_or_default());
+    text.write_all(code).map_err(errno)?;
+    text.rewind().map_err(errno)?;
+    fcntl(&text, FcntlArg::F_ADD_SEALS(SealFlag::all()))?;
+    dup2_stdin(&text)
+}
+
 /// `sjail run`, with everything that holds a program text.
-fn command(args: &CodeArgs, program: &str) -> Result<Command, Error> {
-    let own = std::env::current_exe().map_err(|error| Error::Stream { error })?;
+fn words_of(args: &CodeArgs, program: &str) -> Result<RunArgs, Error> {
     let place = place()?;
-    let mut command = Command::new(own);
-    command
-        .current_dir(&place)
-        .args(["run", "--quiet", "--no-wait"]);
-    if !args.raw {
-        command.arg("--json");
-    }
-    command.args(["--profile=code", "--net=none"]);
-    command.arg(format!("--timeout={}ms", args.timeout.millis()));
-    command.arg(format!("--max-output={}", args.max_output));
-    command.arg(format!("--memory={}", args.memory));
-    for (flag, value) in [
-        ("cpu", &args.cpu),
-        ("agent", &args.agent),
-        ("session", &args.session),
-    ] {
-        if let Some(value) = value {
-            command.arg(format!("--{flag}={value}"));
-        }
-    }
-    let mut workspace = OsString::from("--workspace=");
-    workspace.push(&place);
-    command.arg(workspace);
-    // It starts in its temporary folder, the only one it can write to: the profile says so.
-    command.args(["--", program]);
-    command.args(args.language.words);
-    Ok(command)
+    std::env::set_current_dir(&place).map_err(|error| Error::Cache {
+        path: place.clone(),
+        error,
+    })?;
+    Ok(RunArgs {
+        quiet: true,
+        no_wait: true,
+        json: !args.raw,
+        // It starts in its temporary folder, the only one it can write to: the profile says so.
+        profile: Some("code".into()),
+        net: Some("none".into()),
+        timeout: Some(format!("{}ms", args.timeout.millis()).into()),
+        max_output: Some(args.max_output.clone().into()),
+        memory: Some(args.memory.clone().into()),
+        cpu: args.cpu.clone().map(OsString::from),
+        // A control group would hold it as well, but not every user may have one.
+        processors: match args.cpu {
+            None => Processors::One,
+            Some(_) => Processors::All,
+        },
+        agent: args.agent.clone(),
+        session: args.session.clone(),
+        workspace: Some(place),
+        command: std::iter::once(program)
+            .chain(args.language.words.iter().copied())
+            .map(OsString::from)
+            .collect(),
+        ..RunArgs::default()
+    })
 }
 
 /// An empty folder of ours that stands in for a project.
@@ -194,50 +203,6 @@ fn place() -> Result<PathBuf, Error> {
         })
 }
 
-/// One processor for all that is started from here. A limits group would hold it harder,
-/// but not every user may have one.
-fn one_processor() {
-    let own = Pid::from_raw(0);
-    let Ok(allowed) = sched_getaffinity(own) else {
-        return;
-    };
-    let usable: Vec<usize> = (0..CpuSet::count())
-        .filter(|number| allowed.is_set(*number).unwrap_or(false))
-        .collect();
-    // Several at once do not all take the same one.
-    let at = std::process::id() as usize % usable.len().max(1);
-    let mut one = CpuSet::new();
-    if let Some(number) = usable.get(at)
-        && one.set(*number).is_ok()
-    {
-        let _ = sched_setaffinity(own, &one);
-    }
-}
-
-fn streamed(mut command: Command, code: Vec<u8>) -> Result<u8, Error> {
-    command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
-    let status = fed(command, code)?.status;
-    Ok(status
-        .code()
-        .and_then(|code| u8::try_from(code).ok())
-        .unwrap_or(Exit::Failed.code()))
-}
-
-fn fed(mut command: Command, code: Vec<u8>) -> Result<std::process::Output, Error> {
-    let failed = |error| Error::Stream { error };
-    let mut child = command.stdin(Stdio::piped()).spawn().map_err(failed)?;
-    let input = child.stdin.take();
-    let writer = std::thread::spawn(move || {
-        if let Some(mut input) = input {
-            // An interpreter that stops reading is no error.
-            let _ = input.write_all(&code);
-        }
-    });
-    let output = child.wait_with_output().map_err(failed)?;
-    let _ = writer.join();
-    Ok(output)
-}
-
 impl Executed {
     /// It was not started.
     fn never(error: String) -> Executed {
@@ -252,38 +217,34 @@ impl Executed {
         }
     }
 
-    fn of(result: &Value, args: &CodeArgs) -> Executed {
-        let text = |field: &str| result[field].as_str().unwrap_or_default();
-        let code = result["exit_code"].as_u64().unwrap_or_default();
-        let truncated = result["truncated"] == true;
-        let mut output = text("stdout");
-        output = output.strip_suffix('\n').unwrap_or(output);
-        let mut output = output.to_owned();
-        if truncated {
+    fn of(result: &RunResult, args: &CodeArgs) -> Executed {
+        let [stdout, stderr] = result.output.texts();
+        let mut output = stdout.strip_suffix('\n').unwrap_or(&stdout).to_owned();
+        if result.truncated {
             output.push_str(&format!("\n[Output truncated at {}]", args.max_output));
         }
-        let success = result["status"] == "completed" && code == 0;
-        let error = match text("status") {
-            _ if success => None,
-            "completed" => Some(
-                args.language
-                    .error(text("stderr"))
-                    .unwrap_or_else(|| format!("it ended with exit code {code}")),
-            ),
-            "timed_out" => Some(format!("timed out after {} ms", args.timeout.millis())),
-            _ => Some(match text("reason") {
-                "" => format!("it was ended: {}", text("status")),
-                reason => reason.to_owned(),
-            }),
-        };
+        let success = result.status == Status::Completed && result.exit_code == 0;
+        let error =
+            match result.status {
+                _ if success => None,
+                Status::Completed => Some(
+                    args.language
+                        .error(&stderr)
+                        .unwrap_or_else(|| format!("it ended with exit code {}", result.exit_code)),
+                ),
+                Status::TimedOut => Some(format!("timed out after {} ms", args.timeout.millis())),
+                _ => Some(result.reason.clone().unwrap_or_else(|| {
+                    format!("it was ended with exit code {}", result.exit_code)
+                })),
+            };
         Executed {
             success,
             output,
-            stderr: text("stderr").to_owned(),
-            exit_code: u8::try_from(code).unwrap_or(Exit::Failed.code()),
-            execution_time: result["duration_ms"].as_u64().unwrap_or_default(),
+            stderr: stderr.into_owned(),
+            exit_code: result.exit_code,
+            execution_time: result.duration_ms,
             error,
-            truncated,
+            truncated: result.truncated,
         }
     }
 }

@@ -9,15 +9,16 @@ mod agent;
 mod answer;
 mod json;
 mod question;
+mod record;
 mod settings;
 mod verdict;
 
 use std::ffi::OsString;
-use std::io::Read;
+use std::io::{Read, Write};
 
 use clap::{Parser, Subcommand};
 
-use crate::cmd::{Failure, print, read};
+use crate::cmd::{Failure, read};
 use crate::exit::Exit;
 use agent::Agent;
 
@@ -90,11 +91,8 @@ pub fn run(words: &[OsString]) -> Result<u8, Failure> {
         Act::Uninstall { agent, yes } => return settings::uninstall(agent, yes),
         Act::Status { agent } => return settings::status(agent),
     };
-    Ok(match answered(agent) {
-        Ok(text) => {
-            print(&format!("{text}\n"));
-            Exit::Success.code()
-        }
+    Ok(match answered(agent).and_then(|text| told(&text)) {
+        Ok(()) => Exit::Success.code(),
         // Said on standard error, as every agent reads it with this status.
         Err(why) => {
             crate::report::say(&format!(
@@ -103,6 +101,14 @@ pub fn run(words: &[OsString]) -> Result<u8, Failure> {
             NO
         }
     })
+}
+
+/// Prints the answer: one that nobody can read is a no, not silence.
+fn told(text: &str) -> Result<(), String> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}")
+        .and_then(|()| out.flush())
+        .map_err(|error| format!("the answer cannot be written: {error}"))
 }
 
 /// The answer to the question on standard input; an error is a no.

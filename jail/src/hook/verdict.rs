@@ -9,6 +9,7 @@ use sjail_policy::show::inert;
 
 use super::agent::Agent;
 use super::question::{Act, Question};
+use super::record;
 use crate::caller::Account;
 use crate::cmd::check::path_decision;
 use crate::judge::{Judge, Typed};
@@ -99,7 +100,10 @@ pub fn of(agent: Agent, question: &Question) -> Result<Verdict, String> {
                 None => jailed(agent, question, &judge).map(Some),
             };
             Ok(match decision.action {
-                Action::Block => Verdict::No { why },
+                Action::Block => {
+                    record::refused(agent, question, own.as_deref().unwrap_or(line));
+                    Verdict::No { why }
+                }
                 Action::Ask if own.is_none() => Verdict::Ask {
                     why,
                     instead: instead()?,

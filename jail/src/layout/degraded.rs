@@ -23,6 +23,7 @@ use crate::degraded::{Bare, Signals, Sockets, filter};
 use crate::error::Error;
 use crate::landlock::{self, Grant, Rule, Rules, Tcp};
 use crate::limits::rlimits::Rlimits;
+use crate::processor::Processors;
 use crate::protect::Hold;
 
 /// More rules than this would make every opened file slow.
@@ -111,6 +112,7 @@ pub fn prepare(
         _image: None,
         observation: Observation::None,
         release: Release::AtOnce,
+        processors: Processors::All,
         ssh_agent: None,
         bare: Some(Bare {
             filter: filter::program(sockets),

@@ -31,6 +31,7 @@ use crate::landlock::Rules;
 use crate::limits::rlimits::Rlimits;
 use crate::observe::Filters;
 use crate::preview::Preview;
+use crate::processor::Processors;
 use crate::protect::Hold;
 use crate::protect::copy::Copy;
 use crate::sys::file::FileId;
@@ -66,6 +67,8 @@ pub struct Layout {
     pub observation: Observation,
     /// When the command starts.
     pub release: Release,
+    /// How many processors it has.
+    pub processors: Processors,
     /// Where the ssh agent is to be, if there is one.
     pub ssh_agent: Option<CString>,
     /// What there is instead of namespaces and a root of its own, where there are none.
@@ -376,6 +379,7 @@ pub fn prepare(
         _image: image,
         observation: Observation::None,
         release: Release::AtOnce,
+        processors: Processors::All,
         ssh_agent: agent.map(|place| CString::new(place).unwrap_or_default()),
         bare: None,
     })

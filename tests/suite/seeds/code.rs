@@ -1,7 +1,10 @@
 //! `sjail code`: program texts from elsewhere.
 
+use std::fs;
+
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use sjail_tests::{Output, Scene, Test, Verdict, tests};
+use sjail_tests::{Output, Scene, Test, Verdict, tests, wait};
 
 use crate::desk::Desk;
 
@@ -19,6 +22,8 @@ pub fn tests() -> Vec<Test> {
         every_language_is_killed_and_cut,
         code_sees_the_system_and_changes_nothing,
         code_processes_are_bounded,
+        code_has_one_processor_and_cannot_take_more,
+        code_ends_with_whoever_asked,
         raw_streams,
     ]
 }
@@ -381,5 +386,46 @@ fn raw_streams(scene: &Scene) -> Verdict {
         .exits(4)?
         .stdout_is("out\n")?
         .stderr_has("err")?;
+    Ok(())
+}
+
+/// code-sandbox 16, 24: processor time is bounded, also for a text that would have more.
+fn code_has_one_processor_and_cannot_take_more(scene: &Scene) -> Verdict {
+    scene.needs(&["python3"])?;
+    let desk = Desk::at(scene);
+    let text = "import os\nprint(len(os.sched_getaffinity(0)))\ntry:\n    \
+                os.sched_setaffinity(0, range(os.cpu_count()))\nexcept OSError as error:\n    \
+                print(type(error).__name__)\nprint(len(os.sched_getaffinity(0)))\n";
+    let got = result(scene, "python", text, &["--timeout", "60s"])?;
+    assert_eq!(got["output"], "1\nPermissionError\n1", "{got}");
+    // The broker that this started is not tied along.
+    let allowed = |process: &str| -> Verdict<Option<String>> {
+        let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+        let mut lines = status.lines();
+        Ok(lines
+            .find(|line| line.starts_with("Cpus_allowed:"))
+            .map(str::to_owned))
+    };
+    assert_eq!(allowed(&desk.pid()?.to_string())?, allowed("self")?);
+    Ok(())
+}
+
+/// code-sandbox 23: whoever ends `sjail code` ends the program, too.
+fn code_ends_with_whoever_asked(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
+    let mark = format!("sleep 7{:06}", std::process::id());
+    let text = scene.outside_file("text", &mark)?;
+    let call = scene.sjail(["code", "--language", "bash"]);
+    let running = call.args([text]).start()?;
+    let runs = || {
+        let pattern = format!("^{mark}$");
+        let found = scene.host("pgrep").args(["-f", &pattern]).output();
+        found.is_ok_and(|found| found.code() == Some(0))
+    };
+    wait::until_true("the program runs", &runs)?;
+    running.signal(Signal::SIGTERM)?;
+    let said = running.finish()?.json()?;
+    assert_eq!(said["success"], false, "{said}");
+    wait::until_true("the program has ended", || !runs())?;
     Ok(())
 }

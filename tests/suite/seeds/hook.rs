@@ -22,6 +22,7 @@ pub fn tests() -> Vec<Test> {
         paths_are_held_to_the_policy_of_tools,
         a_tool_that_is_taken_away_is_refused,
         hostile_questions_are_a_no,
+        what_a_hook_refuses_is_recorded,
     ]
 }
 
@@ -55,6 +56,7 @@ fn claude(scene: &Scene, tool: &str, input: Value) -> Value {
 }
 
 fn claude_code_is_answered(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
     let bash = |command: &str| {
         let input = json!({ "command": command, "description": "List", "timeout": 120000 });
         answer(scene, "claude-code", &claude(scene, "Bash", input))
@@ -116,6 +118,7 @@ fn what_is_rewritten_runs_in_the_jail(scene: &Scene) -> Verdict {
 }
 
 fn codex_is_answered(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
     let question = |tool: &str, command: &str| {
         json!({
             "session_id": "s", "turn_id": "t", "cwd": scene.workspace(), "model": "m",
@@ -148,6 +151,7 @@ fn codex_is_answered(scene: &Scene) -> Verdict {
 }
 
 fn gemini_is_answered(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
     let question = |command: &str| {
         json!({
             "session_id": "s", "transcript_path": "/x", "cwd": scene.workspace(),
@@ -169,6 +173,7 @@ fn gemini_is_answered(scene: &Scene) -> Verdict {
 }
 
 fn cursor_is_answered(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
     let shell = |command: &str| {
         json!({
             "conversation_id": "c", "generation_id": "g", "workspace_roots": [scene.workspace()],
@@ -204,6 +209,7 @@ fn cursor_is_answered(scene: &Scene) -> Verdict {
 }
 
 fn opencode_is_answered(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
     let question = |command: &str| {
         json!({
             "tool": "bash", "sessionID": "s", "cwd": scene.workspace(),
@@ -223,6 +229,7 @@ fn opencode_is_answered(scene: &Scene) -> Verdict {
 /// What a hook has rewritten comes past it again, from agents that have two of them; only
 /// exactly that counts as jailed, and what is in it is judged.
 fn what_is_ours_already_is_judged_again(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
     let decide = |session: &str, line: &str| -> Verdict<Value> {
         let mut question = claude(scene, "Bash", json!({ "command": line }));
         question["session_id"] = json!(session);
@@ -249,6 +256,7 @@ fn what_is_ours_already_is_judged_again(scene: &Scene) -> Verdict {
 
 /// sandboxing 157-190: tools that only the agent knows.
 fn tools_are_taken_away_by_the_agents_own_names(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
     scene.home_file(
         ".config/sjail/policy.toml",
         "[tools]\ndeny = [\"Agent\", \"mcp__mail__send\"]\n",
@@ -271,6 +279,7 @@ fn tools_are_taken_away_by_the_agents_own_names(scene: &Scene) -> Verdict {
 
 /// A folder that the agent names for a line may not move the jail elsewhere.
 fn lines_stay_in_the_workspace(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
     fs::create_dir_all(scene.workspace().join("below"))?;
     for (agent, question) in [
         (
@@ -306,6 +315,7 @@ fn lines_stay_in_the_workspace(scene: &Scene) -> Verdict {
 
 /// ac-security-sandbox 67-79: the hook's answer.
 fn the_plain_form_is_a_decision(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
     let question = |command: &str| json!({ "tool_input": { "command": command } });
     assert_eq!(answer(scene, "plain", &question("git status"))?, json!({}));
     for command in [HARM, "rm -rf build"] {
@@ -318,6 +328,7 @@ fn the_plain_form_is_a_decision(scene: &Scene) -> Verdict {
 
 /// ac-security-sandbox 35-47 and 141-143: the path policy.
 fn paths_are_held_to_the_policy_of_tools(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
     scene.file("a.txt", "")?;
     scene.outside_file("secret", "")?;
     std::os::unix::fs::symlink(
@@ -344,6 +355,7 @@ fn paths_are_held_to_the_policy_of_tools(scene: &Scene) -> Verdict {
 
 /// sandboxing 157-190: tools and groups that are denied.
 fn a_tool_that_is_taken_away_is_refused(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
     scene.home_file(
         ".config/sjail/policy.toml",
         "[tools]\ndeny = [\"group:runtime\", \"web_fetch\"]\n",
@@ -359,7 +371,42 @@ fn a_tool_that_is_taken_away_is_refused(scene: &Scene) -> Verdict {
     Ok(())
 }
 
+/// secure-sandbox 9, 22-24: what an agent was refused is in the log, with an alert; so is what
+/// it ran. The canary is not.
+fn what_a_hook_refuses_is_recorded(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    for agent in ["claude-code", "codex", "gemini", "cursor", "plain"] {
+        let question = json!({
+            "hook_event_name": if agent == "cursor" { "beforeShellExecution" } else { "PreToolUse" },
+            "cwd": scene.workspace(), "session_id": "s", "tool_name": "Bash",
+            "tool_input": { "command": HARM }, "command": HARM,
+        });
+        ask(scene, agent, &question)?.stdout_has("Pipes a download")?;
+        let log = desk.log()?;
+        let record = log.last().cloned().unwrap_or_default();
+        assert_eq!(record["command"], HARM, "{record}");
+        assert_eq!(record["status"], "blocked", "{record}");
+        assert_eq!(
+            (&record["agent"], &record["session"]),
+            (&json!(agent), &json!("s"))
+        );
+    }
+    let count = desk.log()?.len();
+    let install = ["hook", "install", "codex", "--yes"];
+    scene.sjail(install).output()?.succeeds()?;
+    scene
+        .sjail(["hook", "status", "codex"])
+        .output()?
+        .succeeds()?;
+    assert_eq!(desk.log()?.len(), count);
+    let words = ["audit", "log", "--events", "--last", "100", "--json"];
+    let events = desk.sjail(words)?.json()?.to_string();
+    assert!(events.contains("\"alert\":\"blocked\""), "{events}");
+    Ok(())
+}
+
 fn hostile_questions_are_a_no(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
     let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
     for text in [
         "",
@@ -391,9 +438,22 @@ fn hostile_questions_are_a_no(scene: &Scene) -> Verdict {
             assert!(no, "{agent} {text:.80}: {output}");
         }
     }
+    // An answer that cannot be written is none.
+    let question = claude(scene, "Bash", json!({ "command": "ls" }));
+    for agent in ["claude-code", "codex", "gemini", "cursor", "plain"] {
+        let line = format!(
+            "exec {} hook {agent} > /dev/full",
+            scene.program("sjail").display()
+        );
+        let said = scene
+            .host("sh")
+            .args(["-c", &line])
+            .input(question.to_string())
+            .output()?;
+        said.exits(2)?.stderr_has("cannot be written")?;
+    }
     // A policy that cannot be read: nothing passes.
     scene.file("sjail.toml", "[commands]\nlevle = 1\n")?;
-    let question = claude(scene, "Bash", json!({ "command": "ls" }));
     ask(scene, "claude-code", &question)?
         .exits(2)?
         .stderr_has("sjail.toml:2")?;

@@ -1,9 +1,12 @@
 //! `sjail hook install|uninstall|status`: what is put into agents' settings, and whether it holds.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 use sjail_tests::{Scene, Test, Verdict, tests};
+
+use crate::desk::Desk;
 
 use super::hook::HARM;
 
@@ -16,10 +19,12 @@ pub fn tests() -> Vec<Test> {
 }
 
 fn settings_are_changed_and_changed_back(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
     let before = "{\n  \"model\": \"x\",\n  \"hooks\": {\n    \"PreToolUse\": [\n      {\n        \
                   \"matcher\": \"Edit\",\n        \"hooks\": []\n      }\n    ]\n  },\n  \
                   \"alpha\": 1\n}\n";
     let file = scene.home_file(".claude/settings.json", before)?;
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600))?;
     let hook = |words: &[&str]| scene.sjail(["hook"]).args(words).output();
     hook(&["status", "claude-code"])?
         .exits(1)?
@@ -33,7 +38,9 @@ fn settings_are_changed_and_changed_back(scene: &Scene) -> Verdict {
     let installed = fs::read_to_string(&file)?;
     assert!(installed.contains(" hook claude-code || "), "{installed}");
     let kept = scene.home().join(".claude/settings.json.before-sjail");
-    assert_eq!(fs::read_to_string(kept)?, before);
+    assert_eq!(fs::read_to_string(&kept)?, before);
+    // Keys may stand in there: what is kept is as private as it was.
+    assert_eq!(fs::metadata(&kept)?.permissions().mode() & 0o777, 0o600);
     hook(&["install", "claude-code", "--yes"])?.stdout_has("already")?;
     assert_eq!(fs::read_to_string(&file)?, installed);
     hook(&["status", "claude-code"])?
@@ -41,6 +48,9 @@ fn settings_are_changed_and_changed_back(scene: &Scene) -> Verdict {
         .stdout_has("refuses what it must")?;
     hook(&["uninstall", "claude-code", "--yes"])?.succeeds()?;
     assert_eq!(fs::read_to_string(&file)?, before);
+    // What was there before us is not written over by what was there with us.
+    assert_eq!(fs::read_to_string(&kept)?, before);
+    assert_eq!(fs::metadata(&file)?.permissions().mode() & 0o777, 0o600);
     for agent in ["codex", "gemini", "cursor", "opencode"] {
         hook(&["install", agent, "--yes"])?.succeeds()?;
         hook(&["status", agent])?
@@ -60,6 +70,7 @@ fn settings_are_changed_and_changed_back(scene: &Scene) -> Verdict {
 
 /// The plugin in node, as both versions of OpenCode load it.
 fn the_plugin_for_opencode_asks(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
     scene.needs(&["node"])?;
     let words = ["hook", "install", "opencode", "--yes"];
     scene.sjail(words).output()?.succeeds()?;
@@ -119,6 +130,7 @@ await asked("bash", {{ command: 7 }})
 
 /// An agent takes some failures for a yes; the line in its settings leaves none of those.
 fn a_hook_whose_program_is_gone_is_a_no(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
     let program = scene.outside().join("sjail");
     fs::copy(scene.program("sjail"), &program)?;
     let words = ["hook", "install", "codex", "--yes"];

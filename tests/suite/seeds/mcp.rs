@@ -20,6 +20,8 @@ pub fn tests() -> Vec<Test> {
         output_is_bounded_and_says_so,
         nonsense_gets_an_answer,
         nothing_outlives_the_client,
+        a_batch_is_answered_together,
+        code_ends_when_it_is_called_off,
     ]
 }
 
@@ -165,6 +167,7 @@ fn the_greeting_and_the_tools(scene: &Scene) -> Verdict {
     for tool in listed["result"]["tools"].as_array().into_iter().flatten() {
         assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
         assert_eq!(tool["inputSchema"]["additionalProperties"], false);
+        assert_eq!(tool["outputSchema"]["type"], "object", "{tool}");
     }
     let answer = client.call(
         "sandbox_check",
@@ -413,7 +416,7 @@ fn nonsense_gets_an_answer(scene: &Scene) -> Verdict {
     for (text, code) in [
         ("{\n", -32700),
         ("7\n", -32600),
-        ("[1]\n", -32600),
+        ("[]\n", -32600),
         (
             "{\"jsonrpc\":\"2.0\",\"id\":true,\"method\":\"ping\"}\n",
             -32600,
@@ -427,6 +430,8 @@ fn nonsense_gets_an_answer(scene: &Scene) -> Verdict {
         let reply = client.receive(|message| message.get("error").is_some())?;
         assert_eq!(reply["error"]["code"], code, "{text}: {reply}");
     }
+    let reply = client.ask("tools/list", json!({ "cursor": "b64" }))?;
+    assert_eq!(reply["error"]["code"], -32602, "{reply}");
     for params in [json!([]), json!("x"), json!({ "name": 7 })] {
         let reply = client.ask("tools/call", params)?;
         assert_eq!(reply["error"]["code"], -32602, "{reply}");
@@ -449,6 +454,53 @@ fn nonsense_gets_an_answer(scene: &Scene) -> Verdict {
     let run = client.call("sandbox_exec", json!({ "command": "--net=host" }))?;
     assert_ne!(run["exit_code"], 0, "{run}");
     assert_eq!(run["command"], "--net=host");
+    client.leave()
+}
+
+/// A batch, which the version 2025-03-26 knows, is answered by one.
+fn a_batch_is_answered_together(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
+    let mut client = Client::greet(scene, &[])?;
+    let run = json!({ "name": "sandbox_exec", "arguments": { "command": "echo hi" } });
+    let batch = json!([
+        { "jsonrpc": "2.0", "id": "run", "method": "tools/call", "params": run },
+        { "jsonrpc": "2.0", "method": "notifications/none" },
+        1,
+        { "jsonrpc": "2.0", "id": "ping", "method": "ping" },
+    ]);
+    client.send(&batch)?;
+    let reply = client.receive(Value::is_array)?;
+    let answers = reply.as_array().cloned().unwrap_or_default();
+    assert_eq!(answers.len(), 3, "{reply}");
+    let of = |id: Value| answers.iter().find(|answer| answer["id"] == id).cloned();
+    let run = of(json!("run")).unwrap_or_default();
+    assert_eq!(
+        run["result"]["structuredContent"]["stdout"], "hi\n",
+        "{reply}"
+    );
+    assert_eq!(of(json!("ping")).unwrap_or_default()["result"], json!({}));
+    let wrong = of(Value::Null).unwrap_or_default();
+    assert_eq!(wrong["error"]["code"], -32600, "{reply}");
+    // Nobody waits for an answer to these.
+    client.send(&json!([{ "jsonrpc": "2.0", "method": "notifications/none" }]))?;
+    assert_eq!(client.ask("ping", json!({}))?["result"], json!({}));
+    client.leave()
+}
+
+/// Whoever calls a program text off ends it.
+fn code_ends_when_it_is_called_off(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
+    let mut client = Client::greet(scene, &[])?;
+    let token = json!({ "progressToken": 1 });
+    let code = json!({ "language": "bash", "code": "sleep 600", "timeout": 600000 });
+    let params = json!({ "name": "run_code", "arguments": code, "_meta": token });
+    let id = client.begin("tools/call", params)?;
+    client.receive(|message| message["method"] == "notifications/progress")?;
+    client.send(&json!({
+        "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id },
+    }))?;
+    assert_eq!(client.ask("ping", json!({}))?["result"], json!({}));
+    // What is still there when the test ends counts as a failure.
     client.leave()
 }
 

@@ -16,6 +16,7 @@ mod sandbox_md;
 mod security_config;
 mod setup;
 mod shells;
+mod typescript;
 
 use std::ffi::OsStr;
 use std::os::unix::fs::symlink;
@@ -31,6 +32,7 @@ pub fn suite() -> Vec<Test> {
     all.extend(setup::tests());
     all.extend(hook_settings::tests());
     all.extend(official::tests());
+    all.extend(typescript::tests());
     all.extend(openclaw::tests());
     all.extend(security_config::tests());
     all.extend(clients::tests());

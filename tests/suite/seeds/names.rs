@@ -100,7 +100,7 @@ fn every_threat_has_its_rule(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-/// secure-sandbox 16-25, 84-86, 126-134: execute, queue, timeout, variables.
+/// secure-sandbox 6-8, 16-25, 84-86, 126-134: execute, queue, timeout, variables.
 fn exec_runs_what_is_harmless_and_queues_what_is_not(scene: &Scene) -> Verdict {
     let _desk = Desk::at(scene);
     call(scene, "sandbox-exec", ["echo one; echo two"])?

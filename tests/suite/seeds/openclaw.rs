@@ -192,7 +192,7 @@ fn nothing_of_the_workspace_is_seen(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-/// sandboxing 148-155, 176-186: the tables, line by line.
+/// sandboxing 148-155, 176-186, 347, 377: the tables, line by line.
 fn profiles_and_groups_hold_what_they_say(scene: &Scene) -> Verdict {
     for (profile, expected) in [
         (

@@ -169,7 +169,7 @@ fn some_commands_stay_in_the_project(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-/// ac-security-sandbox 27-47: the layers as a program writes them.
+/// ac-security-sandbox 6-9, 27-47: the layers as a program writes them.
 fn the_three_layers_are_taken_over(scene: &Scene) -> Verdict {
     taken_over(
         scene,
@@ -291,6 +291,7 @@ fn commands_are_extracted(scene: &Scene) -> Verdict {
 /// ac-security-sandbox 67-79, 85-87: a line runs if each of its commands is on the list, and
 /// the hook names what is not.
 fn lines_of_listed_commands_run(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
     let mut config = example();
     config["allowlist"]["custom"] = json!(["cat", "grep"]);
     taken_over(scene, &config)?;

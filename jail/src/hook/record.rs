@@ -1,0 +1,40 @@
+//! Has what is refused written down: an agent that is told no runs nothing, so nobody else
+//! would tell the broker.
+
+use crate::caller::Account;
+use crate::cli::RunArgs;
+use crate::client::Desk;
+use crate::error::Error;
+use crate::evidence::Source;
+use crate::permission;
+use crate::report::Report;
+use crate::request;
+
+use super::agent::{Agent, CANARY};
+use super::question::Question;
+
+/// Submits the line, which the broker refuses, too: with its record and its alert. Nothing is
+/// run, whatever the answer is; without a broker it is refused all the same, unrecorded.
+pub fn refused(agent: Agent, question: &Question, line: &str) {
+    if line == CANARY {
+        return;
+    }
+    let args = RunArgs {
+        line: Some(line.into()),
+        agent: Some(agent.name().to_owned()),
+        session: question.session.clone(),
+        no_wait: true,
+        quiet: true,
+        ..RunArgs::default()
+    };
+    let _ = submitted(&args);
+}
+
+fn submitted(args: &RunArgs) -> Result<(), Error> {
+    let report = Report::new(args)?;
+    let account = Account::own();
+    let desk = Desk::of(args, &account);
+    let wish = request::wish(args, &account)?;
+    let inquiry = permission::submit(&desk, wish, &report)?;
+    inquiry.answer(&report, &Source::Nothing).map(drop)
+}
