@@ -9,7 +9,7 @@ use sjail_policy::config::{CommandLine, Loaded, Run, load};
 use sjail_policy::decide::{Action, Asking, Decision, Place, decide, doubt_programs, matching};
 use sjail_policy::explain::Steps;
 use sjail_policy::need;
-use sjail_policy::plan::User;
+use sjail_policy::plan::{Plan, User};
 use sjail_policy::rule::Bases;
 
 use crate::caller::Account;
@@ -115,10 +115,36 @@ impl Judge {
         (line, decision)
     }
 
+    /// What a command is, and what `sjail run` does about it: a harmless command that names
+    /// what its jail does not show is asked about, too.
+    pub fn foresee(
+        &self,
+        typed: &Typed,
+        context: &Context,
+        asking: Asking,
+    ) -> (Classification, Decision) {
+        let (line, mut decision) = self.judge(typed, context, asking);
+        let plan = self.plan(typed, context);
+        need::ask_for_hidden(&line, &mut decision, &self.around(&plan));
+        (line, decision)
+    }
+
     /// What would happen to a command, step by step.
     pub fn steps(&self, typed: &Typed, asking: Asking) -> Steps {
-        let (line, decision) = self.judge(typed, &self.context, asking);
-        let (policy, bases) = (&self.loaded.policy, self.bases());
+        let (line, mut decision) = self.judge(typed, &self.context, asking);
+        let plan = self.plan(typed, &self.context);
+        let around = self.around(&plan);
+        let is_asked = decision.action == Action::Ask && decision.place == Place::Jail;
+        let needs = match is_asked {
+            true => need::needs(&line, &around),
+            false => Ok(need::ask_for_hidden(&line, &mut decision, &around)),
+        };
+        let rules = matching(&line, &self.loaded.policy, self.bases());
+        Steps::of(&typed.line(), line, decision, rules, needs, &plan)
+    }
+
+    /// What its jail would have.
+    fn plan(&self, typed: &Typed, context: &Context) -> Plan {
         let argv = match typed {
             Typed::Line(line) => vec![
                 "/bin/sh".into(),
@@ -128,9 +154,9 @@ impl Judge {
             ],
             Typed::Argv(argv) => argv.iter().map(|word| word.as_os_str().into()).collect(),
         };
-        let plan = policy.plan(Run {
+        self.loaded.policy.plan(Run {
             argv,
-            cwd: self.context.cwd.as_str().into(),
+            cwd: context.cwd.as_str().into(),
             program: None,
             workspace: self.workspace.as_path().into(),
             home: self.home.as_path().into(),
@@ -138,19 +164,15 @@ impl Judge {
             env: Vec::new(),
             agent: None,
             session: None,
-        });
-        let is_asked = decision.action == Action::Ask && decision.place == Place::Jail;
-        let around = need::Surroundings {
-            policy,
-            bases,
-            plan: &plan,
+        })
+    }
+
+    fn around<'a>(&'a self, plan: &'a Plan) -> need::Surroundings<'a> {
+        need::Surroundings {
+            policy: &self.loaded.policy,
+            bases: self.bases(),
+            plan,
             look: &programs::look,
-        };
-        let needs = match is_asked {
-            true => need::needs(&line, &around),
-            false => Ok(Vec::new()),
-        };
-        let rules = matching(&line, policy, bases);
-        Steps::of(&typed.line(), line, decision, rules, needs, &plan)
+        }
     }
 }

@@ -35,6 +35,7 @@ mod net;
 mod observe;
 mod outcome;
 mod output;
+mod outside;
 mod permission;
 mod preview;
 mod programs;
