@@ -130,6 +130,15 @@ impl Connection {
         self.send(parameters, false, None).await
     }
 
+    /// Likewise, its parameters written as JSON already.
+    pub async fn reply_written(&mut self, parameters: &str) -> Result<(), End> {
+        if self.oneway {
+            return Ok(());
+        }
+        let bytes = format!("{{\"parameters\":{parameters}}}\0");
+        self.write(bytes.as_bytes()).await
+    }
+
     /// A reply that others follow.
     pub async fn reply_and_go_on<T: Serialize>(&mut self, parameters: &T) -> Result<(), End> {
         self.send(parameters, true, None).await
@@ -155,7 +164,11 @@ impl Connection {
             error,
         };
         let bytes = encode(&reply).map_err(|error| End::Fault(error.to_string()))?;
-        match timeout(PATIENCE, self.stream.write_all(&bytes)).await {
+        self.write(&bytes).await
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), End> {
+        match timeout(PATIENCE, self.stream.write_all(bytes)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(End::Quiet),
             Err(_) => Err(End::Fault("a reply was not taken in time".to_owned())),

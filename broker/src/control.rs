@@ -106,7 +106,11 @@ async fn show(visit: &mut Visit, wanted: wire::ById) -> Result<(), Failure> {
 }
 
 /// Whoever answers, as the kernel sees them now.
-fn approver(visit: &Visit, claimed: Option<String>) -> Result<Approver, Failure> {
+fn approver(
+    visit: &Visit,
+    claimed: Option<String>,
+    word: Option<String>,
+) -> Result<Approver, Failure> {
     let line = visit.peer.lineage();
     if line.is_empty() {
         return Err(Error::Refused(
@@ -118,6 +122,7 @@ fn approver(visit: &Visit, claimed: Option<String>) -> Result<Approver, Failure>
         summary: summary(visit),
         line: line.iter().map(|stat| stat.id).collect(),
         claimed,
+        word,
     })
 }
 
@@ -127,7 +132,7 @@ fn summary(visit: &Visit) -> String {
 }
 
 async fn approve(visit: &mut Visit, yes: wire::Approve) -> Result<(), Failure> {
-    let by = approver(visit, yes.claimed_by)?;
+    let by = approver(visit, yes.claimed_by, yes.word)?;
     let stored = visit
         .service
         .writer
@@ -151,7 +156,7 @@ async fn approve(visit: &mut Visit, yes: wire::Approve) -> Result<(), Failure> {
 }
 
 async fn reject(visit: &mut Visit, no: wire::Reject) -> Result<(), Failure> {
-    let by = approver(visit, no.claimed_by)?;
+    let by = approver(visit, no.claimed_by, None)?;
     let stored = visit
         .service
         .writer
@@ -269,7 +274,7 @@ async fn policy_status(visit: &mut Visit) -> Result<(), Failure> {
 }
 
 async fn register_session(visit: &mut Visit, what: wire::RegisterSession) -> Result<(), Failure> {
-    let by = approver(visit, None)?.summary;
+    let by = approver(visit, None, None)?.summary;
     visit
         .service
         .writer

@@ -212,6 +212,7 @@ impl Case {
                 subject: Subject::Host {
                     run: self.question.run.clone(),
                 },
+                holder: None,
                 evidence: None,
                 commit: None,
                 apply: None,

@@ -1,6 +1,7 @@
 //! What a submitted command is, what the policy says to it, and what the jail would
 //! enforce.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -70,6 +71,9 @@ pub struct Judgement {
     wants: std::result::Result<Vec<Need>, String>,
     /// The part of that which no jail can have, whichever it is.
     elevated: std::result::Result<Option<Need>, String>,
+    /// By which rule somebody is asked although nobody would have to be, and for what: the
+    /// jail does not show what the command names.
+    hidden: Option<(String, Vec<Need>)>,
     /// What of that a yes would give.
     pub access: Vec<Need>,
     /// What the jail would enforce.
@@ -78,16 +82,14 @@ pub struct Judgement {
     pub policy_hash: String,
     /// The part of the policy that is the owner's.
     pub owners: Owners,
-    /// The programs and scripts that it starts, as far as they are known.
-    pub files: Vec<PathBuf>,
+    /// What it is made of.
+    line: Classification,
     /// What the command line loosened.
     pub loosened: Vec<String>,
     /// What the owner should hear with every run.
     pub alerts: Vec<String>,
     /// What the policy files have to say to the caller.
     pub notices: Vec<String>,
-    /// The pattern that "always" would allow.
-    pub always: Option<Proposal>,
     /// Whether it only shows what it would do.
     pub mode: Mode,
     /// What the policy says about asking and recording.
@@ -179,9 +181,9 @@ impl Judge {
         let line = classified(typed, &surroundings.context);
         let options = &submission.options;
         match self.policies.load(&surroundings.workspace, options) {
-            Ok(in_force) => Ok(self.judge_by(&in_force, submission, typed, &surroundings, &line)),
+            Ok(in_force) => Ok(self.judge_by(&in_force, submission, typed, &surroundings, line)),
             Err(NoPolicy::CommandLine(error)) => {
-                self.refuse_options(submission, typed, &surroundings, &line, &error.to_string())
+                self.refuse_options(submission, typed, &surroundings, line, &error.to_string())
             }
             Err(NoPolicy::File(error)) => Err(error),
         }
@@ -193,7 +195,7 @@ impl Judge {
         submission: &Submission,
         typed: &Typed,
         surroundings: &Surroundings,
-        line: &Classification,
+        line: Classification,
         message: &str,
     ) -> Result<Judgement> {
         let in_force = match self.policies.load(&surroundings.workspace, &[]) {
@@ -214,15 +216,15 @@ impl Judge {
         submission: &Submission,
         typed: &Typed,
         surroundings: &Surroundings,
-        line: &Classification,
+        line: Classification,
     ) -> Judgement {
         let (policy, allowlist_hash) = self.with_allowlist(&in_force.loaded.policy);
-        let mut line = line.clone();
+        let policy = policy.as_ref();
+        let mut line = line;
         if !policy.allow.is_empty() || policy.elevated.value {
             let path = programs::search_path(&submission.env);
             decide::doubt_programs(&mut line, &|name| programs::is_trusted(path, name));
         }
-        let line = &line;
         let bases = Bases {
             home: surroundings.context.home.as_bytes(),
             workspace: submission.workspace.as_bytes(),
@@ -231,7 +233,7 @@ impl Judge {
             Asking::Policy => decide::Asking::Policy,
             Asking::Always => decide::Asking::Always,
         };
-        let decision = decide(line, &policy, bases, asking);
+        let decision = decide(&line, policy, bases, asking);
         let place = match decision.place {
             decide::Place::Jail => Place::Jail,
             decide::Place::Host => Place::Host,
@@ -259,19 +261,21 @@ impl Judge {
         if mode == Mode::Preview && !submission.options.iter().any(names_network) {
             plan.network.mode = NetworkMode::None;
         }
-        let is_asked = decision.action == Action::Ask && mode == Mode::Act;
         let around = need::Surroundings {
-            policy: &policy,
+            policy,
             bases,
             plan: &plan,
             look: &programs::look,
         };
+        let acts = mode == Mode::Act && submission.commit.is_none();
+        let is_asked = decision.action == Action::Ask && acts;
         let (wants, elevated) = match is_asked && place == Place::Jail {
-            true if submission.commit.is_none() => {
-                (need::needs(line, &around), need::elevated(line, &around))
-            }
-            _ => (Ok(Vec::new()), Ok(None)),
+            true => (need::needs(&line, &around), need::elevated(&line, &around)),
+            false => (Ok(Vec::new()), Ok(None)),
         };
+        let mut stricter = decision.clone();
+        let hidden = need::ask_for_hidden(&line, &mut stricter, &around);
+        let hidden = (acts && !hidden.is_empty()).then(|| (stricter.rule.to_string(), hidden));
         let rule = decision.rule.to_string();
         let message = format!(
             "blocked by {rule}{}",
@@ -284,6 +288,10 @@ impl Judge {
             command: one_line(typed),
             risk: decision.risk,
             verdict: match decision.action {
+                // Layers keep the files; a critical command is not tried out unseen.
+                Action::Ask if mode == Mode::Preview && decision.risk >= Risk::Critical => {
+                    Verdict::Block
+                }
                 Action::Execute => Verdict::Run(place),
                 Action::Ask => Verdict::Ask(place),
                 Action::Block => Verdict::Block,
@@ -293,10 +301,10 @@ impl Judge {
             needs: needs(place, &submission.options),
             wants,
             elevated,
+            hidden,
             access: Vec::new(),
             policy_hash: Hash::of(format!("{} {allowlist_hash}", in_force.hash).as_bytes())
                 .to_string(),
-            files: programs::files(line, &plan, typed),
             loosened: in_force
                 .loaded
                 .loosened
@@ -311,29 +319,29 @@ impl Judge {
                 .iter()
                 .map(ToString::to_string)
                 .collect(),
-            always: Some(proposal::narrowest(line)),
             mode,
-            settings: Settings::of(&policy),
+            settings: Settings::of(policy),
             jailed: policy.mode.value,
             unjailed: false,
             reasons: decision.reasons,
             plan,
+            line,
         }
     }
 
     /// The policy with the kept allow list, which is as good as a line in the user's
     /// own file.
-    fn with_allowlist(&self, policy: &Policy) -> (Policy, Hash) {
+    fn with_allowlist<'a>(&self, policy: &'a Policy) -> (Cow<'a, Policy>, Hash) {
         let rules = self
             .allowlist
             .read()
             .unwrap_or_else(PoisonError::into_inner);
-        let mut policy = policy.clone();
+        let mut policy = Cow::Borrowed(policy);
         let mut text = String::new();
         for rule in rules.iter() {
             text.push_str(&rule.text());
             text.push('\n');
-            policy.apply(
+            policy.to_mut().apply(
                 Setting::CommandsAllow(rule.clone()),
                 Origin::CommandLine("sjail allowlist"),
             );
@@ -385,9 +393,17 @@ impl Judgement {
     /// Takes over what it needs: it is in the plan that somebody is asked about, or nobody
     /// is asked.
     pub fn settle_needs(&mut self, home: Home) {
+        // What a jail that was built before shows is not known here.
+        if self.verdict == Verdict::Run(Place::Jail)
+            && home == Home::Host
+            && let Some((rule, needs)) = self.hidden.take()
+        {
+            self.verdict = Verdict::Ask(Place::Jail);
+            self.rule = rule;
+            self.wants = Ok(needs);
+        }
         let asked = matches!(self.verdict, Verdict::Ask(_));
         if asked && home != Home::Host {
-            // That jail was built before; what it shows is not known here.
             let outside = match &self.elevated {
                 Err(why) => Some(why.clone()),
                 Ok(None) if self.verdict == Verdict::Ask(Place::Jail) => None,
@@ -418,13 +434,25 @@ impl Judgement {
             self.verdict = Verdict::Ask(Place::Host);
         }
         self.needs.extend(access.iter().map(Need::sentence));
-        self.always = Some(Proposal {
-            pattern: None,
-            widest: "a pattern lets a command run in the jail, and this one needs more: \
-                     give that in your policy, or say for how long"
-                .to_owned(),
-        });
         self.access = access;
+    }
+
+    /// The pattern that "always" would allow.
+    pub fn always(&self) -> Proposal {
+        match self.access.is_empty() {
+            true => proposal::narrowest(&self.line),
+            false => Proposal {
+                pattern: None,
+                widest: "a pattern lets a command run in the jail, and this one needs more: \
+                         give that in your policy, or say for how long"
+                    .to_owned(),
+            },
+        }
+    }
+
+    /// The programs and scripts that it starts, as far as they are known.
+    pub fn files(&self, typed: &Typed) -> Vec<PathBuf> {
+        programs::files(&self.line, &self.plan, typed)
     }
 
     fn refuse(&mut self, why: &str) {
@@ -530,6 +558,9 @@ impl Judgement {
     /// Whether a preview tells what the command would do: it must be able to do all of it
     /// in the jail, and on layers.
     pub fn is_shown_first(&self, place: Place) -> bool {
+        if self.risk >= Risk::Critical {
+            return false;
+        }
         let stays_here = self.plan.network.mode == NetworkMode::None && self.access.is_empty();
         match self.settings.preview {
             Preview::Never => false,

@@ -18,6 +18,8 @@ pub mod control;
 pub mod daemon;
 pub mod dbus;
 pub mod error;
+pub mod glance;
+pub mod holders;
 pub mod hosts;
 pub mod id;
 pub mod introspect;

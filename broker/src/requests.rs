@@ -29,6 +29,7 @@ use sjail_policy::wire::request as wire;
 use sjail_policy::wire::{Call, PROTOCOL};
 
 use crate::error::Error;
+use crate::holders;
 use crate::hosts;
 use crate::id;
 use crate::introspect::unknown_method;
@@ -63,6 +64,8 @@ pub async fn answer(visit: &mut Visit, call: Call) -> Result<(), Failure> {
         wire::ASK_HOST => hosts::ask(visit, parameters(&call)?).await,
         wire::GROUP => scope::answer(visit, parameters(&call)?).await,
         wire::ATTACH => attach(visit, parameters(&call)?).await,
+        wire::OFFER if call.more => holders::offer(visit, parameters(&call)?).await,
+        wire::DELIVER => holders::deliver(visit, parameters(&call)?).await,
         _ => {
             let (name, parameters) = unknown_method(visit.door, &call.method);
             Err(Failure::Named(name, parameters))

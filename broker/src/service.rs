@@ -15,6 +15,7 @@ use crate::account;
 use crate::binding::Binder;
 use crate::connection::End;
 use crate::error::Error;
+use crate::holders::Holders;
 use crate::judge::Judge;
 use crate::limits::Limits;
 use crate::paths::Places;
@@ -49,6 +50,8 @@ pub struct Service {
     pub host: HostNamespaces,
     /// Which policy the log knows of.
     pub policy_log: PolicyLog,
+    /// Who runs outside for agents' jails.
+    pub holders: Arc<Holders>,
     /// What the log could not take.
     pub unrecorded: Unrecorded,
     /// Tells everybody who waits what changed in the queue.
@@ -89,6 +92,7 @@ impl Service {
             limits: Arc::default(),
             host,
             policy_log,
+            holders: Arc::default(),
             unrecorded: Unrecorded::default(),
             changes: broadcast::channel(CHANGES).0,
             stop: Notify::new(),

@@ -18,10 +18,20 @@ use sjail_policy::config::{
 use crate::account::Account;
 use crate::audit::record::Hash;
 use crate::error::{Error, Result};
+use crate::glance::Glance;
 use crate::paths;
 
 /// The policy of the whole machine.
 const SYSTEM: &str = "/etc/sjail/policy.toml";
+/// Who is in which group.
+const GROUP: &str = "/etc/group";
+/// The files that come with a project.
+const WORKSPACE: [(&str, Format); 2] = [
+    ("sjail.toml", Format::Toml),
+    ("SANDBOX.md", Format::Markdown),
+];
+/// Where the contents that are trusted are pinned.
+const PINS: &str = "trust";
 /// So many put-together policies are remembered.
 const REMEMBERED: usize = 64;
 
@@ -32,9 +42,14 @@ pub struct Policies {
     state: Mutex<State>,
 }
 
+/// What was put together, and the files as they were.
+type Seen = (Arc<Glance>, Arc<InForce>);
+
 #[derive(Default)]
 struct State {
     known: HashMap<Hash, Arc<InForce>>,
+    /// The same by workspace and command line, for as long as the files are what they were.
+    seen: HashMap<(PathBuf, Vec<ByteString>), Seen>,
     good_system: Option<PolicyFile>,
     good_user: Option<PolicyFile>,
 }
@@ -138,6 +153,42 @@ impl Policies {
         workspace: &Path,
         options: &[ByteString],
     ) -> std::result::Result<Arc<InForce>, NoPolicy> {
+        let asked = (workspace.to_owned(), options.to_vec());
+        let seen = self.lock().seen.get(&asked).cloned();
+        if let Some((glance, known)) = seen
+            && glance.holds()
+        {
+            return Ok(known);
+        }
+        let glance = Arc::new(self.glance(workspace));
+        let in_force = self.read(workspace, options)?;
+        // What was read is what was looked at, and a change from now on would show.
+        if in_force.problems.is_empty() && glance.is_settled() && glance.holds() {
+            let mut state = self.lock();
+            if state.seen.len() >= REMEMBERED {
+                state.seen.clear();
+            }
+            state.seen.insert(asked, (glance, Arc::clone(&in_force)));
+        }
+        Ok(in_force)
+    }
+
+    /// Everything that the policy for a workspace is made of, as it is now.
+    fn glance(&self, workspace: &Path) -> Glance {
+        let own = [Path::new(SYSTEM).to_owned(), self.user_file()];
+        let files = WORKSPACE.map(|(name, _)| workspace.join(name));
+        let pins = files.each_ref().map(|file| pin(file));
+        let group = PathBuf::from(GROUP);
+        let all = own.iter().chain(&files).chain(&pins).chain([&group]);
+        Glance::at(all.map(PathBuf::as_path))
+    }
+
+    /// The same, read and put together.
+    fn read(
+        &self,
+        workspace: &Path,
+        options: &[ByteString],
+    ) -> std::result::Result<Arc<InForce>, NoPolicy> {
         let command_line = command_line(options).map_err(NoPolicy::CommandLine)?;
         let mut problems = Vec::new();
         let mut sources = Sources {
@@ -221,12 +272,9 @@ impl Policies {
     /// The files that came with a project, and whether their content is pinned.
     fn workspace_files(&self, workspace: &Path) -> Result<Vec<WorkspaceFile>> {
         let mut files = Vec::new();
-        for (name, format) in [
-            ("sjail.toml", Format::Toml),
-            ("SANDBOX.md", Format::Markdown),
-        ] {
+        for (name, format) in WORKSPACE {
             let path = workspace.join(name);
-            if let Some(text) = read(&path)? {
+            if let Some(text) = content(&path)? {
                 let trust = self.trust(&path, &text);
                 files.push(WorkspaceFile {
                     path: path.into(),
@@ -243,9 +291,8 @@ impl Policies {
     /// by the hash of the path, its first line the hash of the content, written by nobody
     /// but this account.
     fn trust(&self, path: &Path, text: &[u8]) -> Trust {
-        use std::os::unix::ffi::OsStrExt;
-        let folder = paths::state_folder().join("trust");
-        let pin = folder.join(Hash::of(path.as_os_str().as_bytes()).to_string());
+        let pin = pin(path);
+        let folder = paths::state_folder().join(PINS);
         let own = |path: &Path| {
             fs::symlink_metadata(path).is_ok_and(|meta| {
                 meta.uid() == self.account.uid
@@ -266,12 +313,12 @@ impl Policies {
 
     /// A file that is obeyed as it stands, with everybody who could have written it.
     fn trusted(&self, path: &Path) -> Result<Option<PolicyFile>> {
-        let Some(text) = read(path)? else {
+        let Some(text) = content(path)? else {
             return Ok(None);
         };
         let real = fs::canonicalize(path).map_err(Error::file("read", path))?;
         let mut holders = Vec::new();
-        let groups = LazyCell::new(|| fs::read_to_string("/etc/group").unwrap_or_default());
+        let groups = LazyCell::new(|| fs::read_to_string(GROUP).unwrap_or_default());
         for (index, holder) in real.ancestors().enumerate() {
             let metadata = fs::symlink_metadata(holder).map_err(Error::file("look at", holder))?;
             holders.push(Holder {
@@ -319,6 +366,13 @@ impl Policies {
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The file that pins the content of a project's file.
+fn pin(path: &Path) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    let name = Hash::of(path.as_os_str().as_bytes()).to_string();
+    paths::state_folder().join(PINS).join(name)
 }
 
 /// The options of a command line that policies know: `--net=host`, `--allow-degraded`.
@@ -373,7 +427,7 @@ const FLAGS: [&str; 24] = [
 ];
 
 /// A regular file's content, `None` where there is none.
-fn read(path: &Path) -> Result<Option<Vec<u8>>> {
+fn content(path: &Path) -> Result<Option<Vec<u8>>> {
     let opened = File::options()
         .read(true)
         .custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY)

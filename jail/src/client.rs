@@ -265,6 +265,17 @@ impl Client {
     /// Calls a method that answers once.
     pub fn call(&mut self, method: &str, parameters: &impl Serialize) -> Result<Value, Trouble> {
         self.send(method, parameters, false)?;
+        self.next_reply()
+    }
+
+    /// Calls a method that answers again and again; its answers come from
+    /// [`Client::next_reply`].
+    pub fn begin(&mut self, method: &str, parameters: &impl Serialize) -> Result<(), Trouble> {
+        self.send(method, parameters, true)
+    }
+
+    /// The next of several answers.
+    pub fn next_reply(&mut self) -> Result<Value, Trouble> {
         loop {
             if let Some(reply) = self.reply_at_hand()? {
                 return Ok(reply);

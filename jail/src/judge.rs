@@ -115,13 +115,33 @@ impl Judge {
         (line, decision)
     }
 
+    /// What a command is, and what `sjail run` does about it: a harmless command that names
+    /// what its jail does not show is asked about, too.
+    pub fn foresee(
+        &self,
+        typed: &Typed,
+        context: &Context,
+        asking: Asking,
+    ) -> (Classification, Decision) {
+        let (line, mut decision) = self.judge(typed, context, asking);
+        let plan = self.plan(typed, context);
+        need::ask_for_hidden(&line, &mut decision, &self.around(&plan));
+        (line, decision)
+    }
+
     /// What would happen to a command, step by step.
     pub fn steps(&self, typed: &Typed, asking: Asking) -> Steps {
-        let (line, decision) = self.judge(typed, &self.context, asking);
-        let (policy, bases) = (&self.loaded.policy, self.bases());
-        let plan = self.plan(typed);
-        let needs = self.needs(&line, &decision, &plan);
-        let rules = matching(&line, policy, bases);
+        let (line, mut decision) = self.judge(typed, &self.context, asking);
+        let plan = self.plan(typed, &self.context);
+        let needs = match decision.action == Action::Ask {
+            true => self.needs(&line, &decision, &plan),
+            false => Ok(need::ask_for_hidden(
+                &line,
+                &mut decision,
+                &self.around(&plan),
+            )),
+        };
+        let rules = matching(&line, &self.loaded.policy, self.bases());
         Steps::of(&typed.line(), line, decision, rules, needs, &plan)
     }
 
@@ -132,10 +152,8 @@ impl Judge {
         line: &Classification,
         decision: &Decision,
     ) -> Option<String> {
-        match decision.action {
-            Action::Ask => self.needs(line, decision, &self.plan(typed)).err(),
-            Action::Execute | Action::Block => None,
-        }
+        let plan = self.plan(typed, &self.context);
+        self.needs(line, decision, &plan).err()
     }
 
     /// What a command needs beyond its jail, when somebody is asked about it.
@@ -145,21 +163,14 @@ impl Judge {
         decision: &Decision,
         plan: &Plan,
     ) -> Result<Vec<Need>, String> {
-        let is_asked = decision.action == Action::Ask && decision.place == Place::Jail;
-        let around = need::Surroundings {
-            policy: &self.loaded.policy,
-            bases: self.bases(),
-            plan,
-            look: &programs::look,
-        };
-        match is_asked {
-            true => need::needs(line, &around),
+        match decision.action == Action::Ask && decision.place == Place::Jail {
+            true => need::needs(line, &self.around(plan)),
             false => Ok(Vec::new()),
         }
     }
 
     /// The jail that a command would have.
-    fn plan(&self, typed: &Typed) -> Plan {
+    fn plan(&self, typed: &Typed, context: &Context) -> Plan {
         let argv = match typed {
             Typed::Line(line) => vec![
                 "/bin/sh".into(),
@@ -171,7 +182,7 @@ impl Judge {
         };
         self.loaded.policy.plan(Run {
             argv,
-            cwd: self.context.cwd.as_str().into(),
+            cwd: context.cwd.as_str().into(),
             program: None,
             workspace: self.workspace.as_path().into(),
             home: self.home.as_path().into(),
@@ -180,5 +191,14 @@ impl Judge {
             agent: None,
             session: None,
         })
+    }
+
+    fn around<'a>(&'a self, plan: &'a Plan) -> need::Surroundings<'a> {
+        need::Surroundings {
+            policy: &self.loaded.policy,
+            bases: self.bases(),
+            plan,
+            look: &programs::look,
+        }
     }
 }

@@ -37,6 +37,7 @@ mod net;
 mod observe;
 mod outcome;
 mod output;
+mod outside;
 mod permission;
 mod preview;
 mod processor;

@@ -9,7 +9,8 @@ use sjail_policy::plan::{Plan, User, Variable};
 use sjail_policy::redact::Redactor;
 use sjail_policy::wire::PROTOCOL;
 use sjail_policy::wire::request::{
-    Answer, Apply, Asking, Binding, Outcome as Told, Place, Run, Submission, Typed, Waiting,
+    Answer, Apply, Asking, Binding, Elsewhere, Outcome as Told, Place, Run, Submission, Typed,
+    Waiting,
 };
 
 use crate::channel::ToJail;
@@ -33,6 +34,15 @@ pub struct Permission {
     inquiry: Inquiry,
     run: Box<Run>,
     redactor: Redactor,
+}
+
+/// What came of asking.
+#[derive(Debug)]
+pub enum Answered {
+    /// It may run here.
+    Here(Box<Permission>),
+    /// We are in a jail, and it has run outside of it.
+    Elsewhere(Elsewhere),
 }
 
 /// A command that was submitted and has no answer yet.
@@ -108,22 +118,34 @@ pub fn submit(desk: &Desk, wish: Wish, report: &Report) -> Result<Inquiry, Error
 
 impl Inquiry {
     /// Waits for the answer. Whoever is asked sees what the command would do.
-    pub fn answer(mut self, report: &Report, source: &Source<'_>) -> Result<Permission, Error> {
+    pub fn answer(mut self, report: &Report, source: &Source<'_>) -> Result<Answered, Error> {
         let mut tried = None;
         let result = self.answered(report, source, &mut tried);
         let is_wanted = match &result {
-            Ok(run) => run.apply.is_some(),
+            Ok(Ok(run)) => run.apply.is_some(),
+            Ok(Err(_)) => false,
             // It may be answered later.
             Err(error) => matches!(error, Error::Pending(_)),
         };
         if let Some(tried) = tried.filter(|_| !is_wanted) {
             tried.drop_it();
         }
-        result.map(|run| Permission {
-            redactor: Redactor::new(&self.submission.env),
-            inquiry: self,
-            run,
+        Ok(match result? {
+            Ok(run) => Answered::Here(Box::new(Permission {
+                redactor: Redactor::new(&self.submission.env),
+                inquiry: self,
+                run,
+            })),
+            Err(elsewhere) => Answered::Elsewhere(elsewhere),
         })
+    }
+
+    /// Likewise, where it can only run here.
+    pub fn answer_here(self, report: &Report, source: &Source<'_>) -> Result<Permission, Error> {
+        match self.answer(report, source)? {
+            Answered::Here(permission) => Ok(*permission),
+            Answered::Elsewhere(_) => Err(out_of_turn()),
+        }
     }
 
     fn answered(
@@ -131,7 +153,7 @@ impl Inquiry {
         report: &Report,
         source: &Source<'_>,
         tried: &mut Option<Tried>,
-    ) -> Result<Box<Run>, Error> {
+    ) -> Result<Result<Box<Run>, Elsewhere>, Error> {
         loop {
             let answer = match self.client.answer() {
                 Ok(answer) => answer,
@@ -141,7 +163,8 @@ impl Inquiry {
                 }
             };
             match answer {
-                Answer::Run(run) => return Ok(run),
+                Answer::Run(run) => return Ok(Ok(run)),
+                Answer::Elsewhere(told) if self.client.desk().is_inside() => return Ok(Err(told)),
                 Answer::Waiting(waiting) => {
                     if let Some(new) = source.lay_out(&waiting, &self.client, Some(report)) {
                         *tried = Some(new);
@@ -174,7 +197,7 @@ impl Inquiry {
                     return Err(Error::Blocked(Box::new(refusal)));
                 }
                 Answer::Expired(refusal) => return Err(Error::Expired(Box::new(refusal))),
-                Answer::Recorded { .. } => return Err(out_of_turn()),
+                Answer::Recorded { .. } | Answer::Elsewhere(_) => return Err(out_of_turn()),
             }
         }
     }

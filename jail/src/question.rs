@@ -9,8 +9,9 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::termios::{FlushArg, tcflush};
 use serde_json::{Value, json};
+use sjail_policy::risk::Risk;
 use sjail_policy::show;
-use sjail_policy::wire::control::{APPROVE, REJECT, SHOW};
+use sjail_policy::wire::control::{APPROVE, REJECT, SHOW, word};
 use sjail_policy::wire::request::Waiting;
 
 use crate::client::{Client, Trouble};
@@ -32,6 +33,9 @@ pub fn put(
     };
     let mut control = Client::control(waiting_on.desk())?;
     let (mut keep, mut look) = ask_about(&mut control, &mut terminal, waiting)?;
+    if waiting.risk >= Risk::Critical {
+        return put_critical(waiting_on, waiting, &mut control, &mut terminal);
+    }
     loop {
         let _ = tcflush(&terminal, FlushArg::TCIFLUSH);
         look = look && preview.is_some();
@@ -73,6 +77,38 @@ pub fn put(
             // Not every yes is always possible: ask again, with the reason. Whoever was
             // first has answered; that ends the wait for a line.
             Err(trouble) => write(&mut terminal, &format!("{}\n", Error::from(trouble))),
+        }
+    }
+}
+
+/// The question about a critical command: a yes is a word that nobody could type before it
+/// was shown, good for once; an empty line is no answer, any other word is no.
+fn put_critical(
+    waiting_on: &Client,
+    waiting: &Waiting,
+    control: &mut Client,
+    terminal: &mut File,
+) -> Result<(), Error> {
+    let word = word(&waiting.id);
+    loop {
+        let _ = tcflush(&*terminal, FlushArg::TCIFLUSH);
+        let question = format!("this is critical. Type {word} to run it once · [n]o: ");
+        write(terminal, &question);
+        let Some(line) = read_line(terminal, waiting_on) else {
+            write(terminal, "\nanswered elsewhere\n");
+            return Ok(());
+        };
+        let typed = line.trim();
+        if typed.is_empty() {
+            continue;
+        }
+        if typed != word {
+            let no = json!({ "id": waiting.id, "reason": "no, at its own terminal" });
+            return settled(control.call(REJECT, &no));
+        }
+        match control.call(APPROVE, &json!({ "id": waiting.id, "word": typed })) {
+            Ok(_) => return Ok(()),
+            Err(trouble) => write(terminal, &format!("{}\n", Error::from(trouble))),
         }
     }
 }

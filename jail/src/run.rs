@@ -1,20 +1,23 @@
 //! `sjail run`: from what was typed to the exit status.
 
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use nix::time::{ClockId, clock_gettime};
+use sjail_policy::bytes::ByteString;
 use sjail_policy::config::Loaded;
 use sjail_policy::decide::{Action, Asking, Decision, Place as Where};
 use sjail_policy::git_command;
 use sjail_policy::plan::{
     Access, CacheSource, Degraded, Desk as Asks, Grant, Missing, NetworkMode, Plan,
 };
+use sjail_policy::risk::Risk;
 use sjail_policy::wire::request::Refusal;
-use sjail_policy::wire::request::{Outcome as Told, Place};
+use sjail_policy::wire::request::{Elsewhere, Outcome as Told, Place};
 
 use crate::bare::{self, Ground};
 use crate::caller::{self, Account, State};
@@ -37,7 +40,9 @@ use crate::net::publish::Door;
 use crate::net::ssh::Lent;
 use crate::observe::{self, Filters};
 use crate::outcome::Outcome;
-use crate::permission::{self, Gate, Permission, Wish};
+use crate::output::Captured;
+use crate::outside::Outside;
+use crate::permission::{self, Answered, Gate, Permission, Wish};
 use crate::preview::Preview;
 use crate::preview::auto_exec::{self, Looked};
 use crate::preview::edges;
@@ -46,7 +51,7 @@ use crate::preview::store::Store;
 use crate::protect::{self, Hold, Protection, record};
 use crate::report::{Report, say};
 use crate::request;
-use crate::result::{RunId, RunResult};
+use crate::result::{self, RunId, RunResult};
 use crate::sentence;
 use crate::signals::Signals;
 use crate::sources;
@@ -108,8 +113,46 @@ fn attempt(args: &RunArgs, report: &mut Report) -> Result<Outcome, Error> {
         },
         false => Source::Nothing,
     };
-    let permission = inquiry.answer(report, &source)?;
-    permitted(args, account, permission, desk.is_inside(), ahead, report)
+    match inquiry.answer(report, &source)? {
+        Answered::Here(permission) => {
+            permitted(args, account, *permission, desk.is_inside(), ahead, report)
+        }
+        Answered::Elsewhere(told) => Ok(ran_elsewhere(args, told, report)),
+    }
+}
+
+/// Passes on what a command said that has run outside the jail that we are in.
+fn ran_elsewhere(args: &RunArgs, told: Elsewhere, report: &mut Report) -> Outcome {
+    report.ran_elsewhere(&told.id);
+    let captured = |bytes: ByteString| Captured {
+        bytes: bytes.into_bytes(),
+        truncated: told.truncated,
+    };
+    let (stdout, stderr) = (captured(told.stdout), captured(told.stderr));
+    let output = match args.json {
+        true => result::Output {
+            stdout: Some(stdout),
+            stderr: Some(stderr),
+        },
+        false => {
+            // A reader that has gone away is no reason to end differently.
+            let _ = std::io::stdout().write_all(&stdout.bytes);
+            let _ = std::io::stdout().flush();
+            let _ = std::io::stderr().write_all(&stderr.bytes);
+            if told.truncated {
+                report.note("there was more output than is handed in");
+            }
+            result::Output::default()
+        }
+    };
+    Outcome {
+        status: i32::from(told.code) << 8,
+        cause: None,
+        output,
+        tail: Vec::new(),
+        duration: Duration::from_millis(told.duration_ms),
+        usage: result::Usage::default(),
+    }
 }
 
 /// Has the namespaces made while the policy is read and the broker asked, where that is
@@ -168,7 +211,9 @@ fn alone(
             jailed(args, plan, account, ahead, report, files, None)
         }
         // Nobody needs to be asked, for nothing of the host changes.
-        (Action::Execute | Action::Ask, _) if files == Files::Layers => {
+        (Action::Execute | Action::Ask, _)
+            if files == Files::Layers && decision.risk < Risk::Critical =>
+        {
             report.note(unrecorded);
             jailed(args, plan, account, ahead, report, files, None)
         }
@@ -330,6 +375,10 @@ fn jailed(
         network: Filtered::of(&plan, permission.as_deref().map(Permission::asker)),
         door,
         lent: Lent::of(&plan, &account.home),
+        outside: permission
+            .as_deref()
+            .filter(|_| plan.desk == Asks::Requests && args.user.is_none())
+            .map(|permission| Outside::new(permission.asker(), plan.workspace.path.clone())),
         scope: permission.as_deref().map(Permission::scope),
         gate: permission.map(Gate::new),
     };
@@ -366,6 +415,9 @@ fn jailed(
     let network = guards.network.map(Filtered::finish);
     let door = guards.door.map(Door::finish);
     let lent = guards.lent.map(Lent::finish);
+    if let Some(outside) = guards.outside {
+        outside.finish();
+    }
     let all = [network, door, lent];
     let reached = all.into_iter().flatten().flatten().collect();
     let mut kept = Vec::new();
@@ -500,6 +552,8 @@ struct Guards<'a> {
     network: Option<Filtered<'a>>,
     door: Option<Door>,
     lent: Option<Lent>,
+    /// Who runs outside what is asked for inside.
+    outside: Option<Outside>,
     /// Who is asked for a group where none can be made.
     scope: Option<Scope>,
     gate: Option<Gate<'a>>,
@@ -531,6 +585,9 @@ impl<'a> Guards<'a> {
         }
         if let Some(lent) = &mut self.lent {
             list.push(lent);
+        }
+        if let Some(outside) = &mut self.outside {
+            list.push(outside);
         }
         list
     }

@@ -152,7 +152,7 @@ pub fn decide(
         return verdict.done(line);
     }
     if line.risk >= Risk::Critical {
-        verdict.raise(Action::Block, DecidedBy::Risk { risk: line.risk });
+        verdict.critical(line.risk, policy);
         return verdict.done(line);
     }
     let elevated =
@@ -241,6 +241,24 @@ impl Verdict {
             self.action = action;
             self.rule = Some(rule);
         }
+    }
+
+    /// No list lifts this, and it never runs outside: it is blocked, or a person is asked each
+    /// time where the owner wants to be.
+    fn critical(&mut self, risk: Risk, policy: &Policy) {
+        let asks = policy.critical.value && policy.level.value != Level::Deny;
+        let (action, rule) = match asks && risk == Risk::Critical {
+            true => {
+                let setting = DecidedBy::Setting {
+                    key: "approval.critical",
+                    value: "true".to_owned(),
+                    origin: policy.critical.origin.clone(),
+                };
+                (Action::Ask, setting)
+            }
+            false => (Action::Block, DecidedBy::Risk { risk }),
+        };
+        self.raise(action, rule);
     }
 
     fn done(mut self, line: &Classification) -> Decision {
@@ -489,6 +507,7 @@ mod tests {
                 "deny" => Setting::CommandsDeny(rule()),
                 "elevated" => Setting::ElevatedPattern(rule()),
                 "enabled" => Setting::ElevatedEnabled(*text == "true"),
+                "critical" => Setting::ApprovalCritical(*text == "true"),
                 "approval" => Setting::ElevatedRequireApproval(*text == "true"),
                 "level" => Setting::CommandsLevel(Level::named(text).unwrap()),
                 _ => Setting::CommandsAutoApproveSafe(*text == "true"),
@@ -513,6 +532,37 @@ mod tests {
             (Risk::Disallowed, Block),
         ] {
             assert_eq!(action(&[], "x", risk), expected, "{risk}");
+        }
+    }
+
+    #[test]
+    fn critical_is_asked_about_where_its_owner_wants_that() {
+        let open = [
+            ("critical", "true"),
+            ("allow", "x"),
+            ("enabled", "true"),
+            ("elevated", "x"),
+        ];
+        let decision = decide(
+            &line("x", Risk::Critical),
+            &policy(&open),
+            BASES,
+            Asking::Policy,
+        );
+        // No list lifts it, and it stays in the jail.
+        assert_eq!(
+            (decision.action, decision.place),
+            (Action::Ask, Place::Jail)
+        );
+        for (more, risk) in [
+            (("level", "deny"), Risk::Critical),
+            (("deny", "x"), Risk::Critical),
+            (("critical", "true"), Risk::Disallowed),
+        ] {
+            assert_eq!(
+                action(&[("critical", "true"), more], "x", risk),
+                Action::Block
+            );
         }
     }
 

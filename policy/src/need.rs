@@ -2,6 +2,10 @@
 //! before the question, so that a yes is not a yes to a failure, and a command that nothing
 //! sensible can be given for is refused before anybody is asked.
 
+mod hidden;
+
+pub use hidden::ask_for_hidden;
+
 use serde::{Deserialize, Serialize};
 
 use crate::access::{View, view};
@@ -521,6 +525,7 @@ mod tests {
     use super::*;
     use crate::classify::{Context, classify};
     use crate::config::{Origin, Run, Setting};
+    use crate::decide::{Action as Follows, Asking, decide};
     use crate::plan::User;
 
     /// A home with a few files, some of them not the user's.
@@ -552,6 +557,16 @@ mod tests {
     }
 
     fn of(line: &str, policy: &Policy) -> Result<Vec<String>, String> {
+        with(line, policy, |line, around| {
+            Ok(needs(line, around)?.iter().map(Need::sentence).collect())
+        })
+    }
+
+    fn with<T>(
+        line: &str,
+        policy: &Policy,
+        see: impl FnOnce(&Classification, &Surroundings<'_>) -> T,
+    ) -> T {
         let plan = policy.plan(Run {
             argv: vec!["x".into()],
             cwd: "/ws".into(),
@@ -573,7 +588,7 @@ mod tests {
             plan: &plan,
             look: &look,
         };
-        Ok(needs(&line, &around)?.iter().map(Need::sentence).collect())
+        see(&line, &around)
     }
 
     #[test]
@@ -603,6 +618,46 @@ mod tests {
             let found = of(line, &policy).unwrap();
             assert_eq!(found, expected, "{line}");
         }
+    }
+
+    #[test]
+    fn what_is_harmless_and_cannot_work_is_asked_about() {
+        let listed = policy(vec![Setting::CommandsAllow(
+            crate::rule::Rule::parse("cat *").unwrap(),
+        )]);
+        let deny = Setting::FilesystemDeny(crate::rule::PathPattern::parse("~/data/**").unwrap());
+        let asks = |line: &str, policy: &Policy| {
+            with(line, policy, |line, around| {
+                let mut decision = decide(line, policy, around.bases, Asking::Policy);
+                assert_eq!(decision.action, Follows::Execute);
+                ask_for_hidden(line, &mut decision, around);
+                decision.action == Follows::Ask
+            })
+        };
+        let plain = Policy::default();
+        for line in [
+            "cat ~/data/x",
+            "grep -r y ~/data",
+            "wc < ~/data/x",
+            "cp ~/data/x .",
+        ] {
+            assert!(asks(line, &plain), "{line}");
+        }
+        for line in [
+            "cat ~/data/nothing",
+            "cat x /etc/os-release",
+            "ls ~",
+            "ls /home ..",
+            "ls /srv",
+            "cat /etc/shadow-",
+            "cat /proc/self/status",
+            "cat ~/data/x 2>/dev/null || true",
+        ] {
+            assert!(!asks(line, &plain), "{line}");
+        }
+        // Its owner lets it run as it is, or keeps the file from everybody.
+        assert!(!asks("cat ~/data/x", &listed));
+        assert!(!asks("cat ~/data/x", &policy(vec![deny])));
     }
 
     #[test]

@@ -415,7 +415,7 @@ fn an_approval_names_and_carries_what_is_needed(scene: &Scene) -> Verdict {
     let key = scene.home_file("kept/id.pub", "the key\n")?;
     let path = key.display().to_string();
     // Without it there is no such file in the jail.
-    let cat = ["run", "--", "cat", &path];
+    let cat = ["run", "--no-wait", "--", "cat", &path];
     let blind = desk.sjail(cat)?;
     assert_ne!(blind.code(), Some(0));
     let mut terminal = scene

@@ -21,6 +21,7 @@ pub fn suite() -> Vec<Test> {
         whoever_asks_does_not_answer,
         a_rejection_ends_the_waiting,
         the_question_is_answered_in_place,
+        a_critical_command_runs_for_a_typed_word,
         secrets_stay_out_of_the_log,
         a_full_queue_refuses,
         a_broken_policy_keeps_the_former_in_force,
@@ -170,6 +171,62 @@ fn the_question_is_answered_in_place(scene: &Scene) -> Verdict {
     assert!(!scene.workspace().join("build").exists());
     let log = desk.log()?;
     assert_eq!(log[0]["status"], "executed", "{log:?}");
+    Ok(())
+}
+
+fn a_critical_command_runs_for_a_typed_word(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    desk.needs_no_terminal()?;
+    // There is no such disk, here or in a jail.
+    let line = "mkfs.ext4 /dev/sdzz; touch out";
+    let run = ["run", "--wait", "60s", "-c", line];
+    let out = scene.workspace().join("out");
+    desk.sjail(run)?.exits(77)?.stderr_has("risk critical")?;
+    let policy = ".config/sjail/policy.toml";
+    let text = "[approval]\ncritical = true\n[commands]\nallow = [\"mkfs.ext4 *\", \"touch *\"]\n";
+    scene.home_file(policy, text)?;
+    // Nobody sees it in a preview: that stays as it was.
+    desk.sjail(["run", "--dry-run", "-c", line])?.exits(77)?;
+
+    // Keys typed before the question are nobody's answer, and neither is yes.
+    for answer in ["yes", "once"] {
+        let mut terminal = scene.sjail(run).terminal()?;
+        terminal.line("once")?;
+        terminal.expect("this is critical. Type ")?;
+        terminal.line("")?;
+        terminal.expect("this is critical. Type ")?;
+        terminal.line(answer)?;
+        assert_eq!(terminal.finish()?.code(), Some(77), "{}", terminal.screen());
+    }
+    assert!(!out.exists());
+    let mut terminal = scene.sjail(run).terminal()?;
+    terminal.expect("to run it once")?;
+    let word = desk.newest()?.replace("cmd_", "");
+    terminal.line(&word)?;
+    assert_eq!(terminal.finish()?.code(), Some(0), "{}", terminal.screen());
+    assert!(out.exists());
+    fs::remove_file(&out)?;
+
+    // From elsewhere it is the same word, and never a standing permission.
+    let id = desk.ask(line)?;
+    let word = id.replace("cmd_", "");
+    let approve = ["queue", "approve", &id];
+    desk.sjail(approve)?.exits(77)?.stderr_has("is critical")?;
+    desk.sjail(["queue", "show", &id])?
+        .stdout_has(&format!("{word} (--word)"))?;
+    for more in ["--for=1h", "--count=2", "--always", "--workspace"] {
+        desk.sjail(["queue", "approve", &id, "--word", &word, more])?
+            .exits(77)?
+            .stderr_has("is allowed once")?;
+    }
+    desk.sjail(["queue", "approve", &id, "--word", &word])?
+        .succeeds()?;
+    desk.sjail(["run", "--approval", &id])?.succeeds()?;
+    assert!(out.exists());
+    // A project's own file cannot open that door.
+    scene.home_file(policy, "")?;
+    scene.file("sjail.toml", "[approval]\ncritical = true\n")?;
+    desk.sjail(["run", "--no-wait", "-c", line])?.exits(77)?;
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 //! its disk is full: every client has a clear answer each time, nothing that was acknowledged
 //! is lost, no approval is used twice, the chain is whole, the next start is clean.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
+use serde_json::Value;
 use sjail_tests::{Identity, Scene, Stop, Test, Verdict, wait};
 
 use crate::desk::Desk;
@@ -100,7 +102,7 @@ fn kill_again_and_again(desk: &Desk<'_>, kills: usize, disk: Option<&SmallDisk>)
     while killed < kills {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         std::thread::sleep(Duration::from_millis(20 + (seed >> 33) % 300));
-        if let Ok(pid) = desk.pid() {
+        if let Some(pid) = desk.listening() {
             killed += usize::from(kill(pid, Signal::SIGKILL).is_ok());
         } else if ballast.is_some() {
             // On a full disk none may come up that could be killed.
@@ -126,13 +128,15 @@ fn check(scene: &Scene, desk: &Desk<'_>, told: &[Told]) -> Verdict {
     desk.sjail(["run", "--", "true"])?.succeeds()?;
     desk.sjail(["audit", "verify"])?.succeeds()?;
     let export = desk.sjail(["audit", "export", "--format", "jsonl"])?;
+    let mut counts: HashMap<(String, String), usize> = HashMap::new();
+    for line in export.stdout.lines() {
+        let record: Value = serde_json::from_str(line)?;
+        let word = |key: &str| record[key].as_str().unwrap_or_default().to_owned();
+        *counts.entry((word("id"), word("event"))).or_default() += 1;
+    }
     let count = |id: &str, event: &str| {
-        let event = format!("\"event\":\"{event}\"");
-        let id = format!("\"{id}\"");
-        let lines = export.stdout.lines();
-        lines
-            .filter(|line| line.contains(&event) && line.contains(&id))
-            .count()
+        let key = (id.to_owned(), event.to_owned());
+        counts.get(&key).copied().unwrap_or_default()
     };
     let mut ran = 0;
     for told in told {

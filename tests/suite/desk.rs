@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
+use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use sjail_tests::{Call, Output, Scene, Stop, Verdict, wait};
@@ -54,6 +55,11 @@ impl<'a> Desk<'a> {
             .terminal()?;
         terminal.expect("approval is pending")?;
         terminal.finish()?;
+        self.newest()
+    }
+
+    /// The request that was asked last.
+    pub fn newest(&self) -> Verdict<String> {
         let listed = self.sjail(["queue", "list", "--json"])?.json()?;
         listed["requests"][0]["id"]
             .as_str()
@@ -98,6 +104,14 @@ impl<'a> Desk<'a> {
             .and_then(|record| record["detail"]["pid"].as_i64())
             .ok_or_else(|| Stop::failed("no broker has started"))?;
         Ok(Pid::from_raw(i32::try_from(pid)?))
+    }
+
+    /// The process that listens at the request socket, by the kernel's word; none if nobody
+    /// does.
+    pub fn listening(&self) -> Option<Pid> {
+        let stream = UnixStream::connect(self.socket("request.sock")).ok()?;
+        let peer = getsockopt(&stream, sockopt::PeerCredentials).ok()?;
+        Some(Pid::from_raw(peer.pid()))
     }
 
     /// One of the broker's sockets.

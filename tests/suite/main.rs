@@ -8,11 +8,13 @@ mod desk;
 mod doctor;
 mod escape;
 mod fallback;
+mod grants;
 mod kill;
 mod limits;
 mod misuse;
 mod needs;
 mod network;
+mod outside;
 mod policy;
 mod preview;
 mod protect;
@@ -36,6 +38,8 @@ fn standing() -> Vec<(&'static str, Vec<Test>)> {
         ("broker", broker::suite()),
         ("asking", asking::suite()),
         ("needs", needs::suite()),
+        ("grants", grants::suite()),
+        ("outside", outside::suite()),
         ("tamper", tamper::suite()),
         ("crash", crash::suite()),
         ("protect", protect::suite()),

@@ -12,6 +12,7 @@ use crate::desk::Desk;
 pub fn suite() -> Vec<Test> {
     tests![
         a_file_is_named_given_and_written_down,
+        a_harmless_read_that_the_jail_hides_is_asked_about,
         a_link_that_leads_elsewhere_voids_the_answer,
         a_permission_for_a_while_carries_it,
         an_approver_takes_it_out,
@@ -63,6 +64,46 @@ fn a_file_is_named_given_and_written_down(scene: &Scene) -> Verdict {
     assert_eq!(needs["path"].as_str(), Some(path.as_str()), "{record}");
     // For that run alone.
     desk.sjail(["run", "--no-wait", "-c", &line])?.exits(75)?;
+    Ok(())
+}
+
+fn a_harmless_read_that_the_jail_hides_is_asked_about(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    let public = scene.home_file(".ssh/id_rsa.pub", "ssh-rsa AAAA ann\n")?;
+    let line = "cat ~/.ssh/id_rsa.pub";
+    let id = desk.ask(line)?;
+    let shown = desk.sjail(["queue", "show", &id, "--json"])?.json()?;
+    assert_eq!(shown["risk"], "safe", "{shown}");
+    let only = &shown["access"];
+    assert_eq!(only.as_array().map(Vec::len), Some(1), "{shown}");
+    assert_eq!(only[0]["path"].as_str(), public.to_str(), "{shown}");
+    assert_eq!(only[0]["access"], "ro", "{shown}");
+    desk.sjail(["queue", "approve", &id])?.succeeds()?;
+    desk.sjail(["run", "--approval", &id])?
+        .succeeds()?
+        .stdout_has("ssh-rsa AAAA ann")?;
+    // For that run, and to read it.
+    desk.sjail(["run", "--no-wait", "-c", line])?.exits(75)?;
+    desk.sjail(["check", line])?.exits(75)?;
+    scene
+        .sjail(["explain", "-c", line])
+        .output()?
+        .stdout_has(&format!("it needs to read {}", public.display()))?;
+    // What is there in part, nowhere, or in the jail already asks nobody.
+    let other = ["cat ~/.ssh/nothing; true", "cat ~/.ssh/id_rsa.pub || true"];
+    for line in ["ls ~ ..", other[0], other[1], "cat /etc/os-release"] {
+        desk.sjail(["run", "--no-wait", "-c", line])?.succeeds()?;
+        desk.sjail(["check", line])?.exits(0)?;
+    }
+    // Neither does what its owner lets run, keeps from everybody, or has given.
+    for (text, code) in [
+        ("[commands]\nallow = [\"cat *\"]\n", 1),
+        ("[filesystem]\ndeny = [\"~/.ssh/**\"]\n", 1),
+        ("[filesystem]\nread = [\"~/.ssh/id_rsa.pub\"]\n", 0),
+    ] {
+        scene.home_file(POLICY, text)?;
+        desk.sjail(["run", "--no-wait", "-c", line])?.exits(code)?;
+    }
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 use clap::Subcommand;
 use serde_json::json;
 use sjail_policy::duration::{Duration, Moment};
+use sjail_policy::risk::Risk;
 use sjail_policy::show;
 use sjail_policy::wire::control as wire;
 
@@ -59,6 +60,9 @@ pub enum Queue {
         /// The same command everywhere from now on: onto the allow list
         #[arg(long, conflicts_with_all = ["time", "count"])]
         always: bool,
+        /// To a critical command: the word that `queue show` asks for
+        #[arg(long)]
+        word: Option<String>,
         /// A word for the record
         #[arg(long, alias = "notes")]
         note: Option<String>,
@@ -151,6 +155,7 @@ pub fn run(verb: Queue) -> Result<u8> {
             workspace,
             session,
             always,
+            word,
             note,
             by,
             json,
@@ -172,6 +177,7 @@ pub fn run(verb: Queue) -> Result<u8> {
                 without: without.into_iter().map(Into::into).collect(),
                 note,
                 claimed_by: by,
+                word,
             };
             let shown: wire::Shown = client.call(wire::APPROVE, &approve)?;
             answered(&shown.request, json)
@@ -322,6 +328,9 @@ pub fn described(request: &wire::Request) -> String {
         request.approver.as_deref().unwrap_or_default(),
     );
     field("note", request.note.as_deref().unwrap_or_default());
+    if request.risk == Risk::Critical && request.status == wire::RequestStatus::Pending {
+        field("word", &format!("{} (--word)", wire::word(&request.id)));
+    }
     for file in request.binding.iter().flat_map(|binding| &binding.files) {
         let path = lossy(file.path.as_bytes());
         match &file.sha256 {

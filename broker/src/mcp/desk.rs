@@ -74,6 +74,8 @@ fn approve(yes: Approve) -> Result<Value> {
         without: Vec::new(),
         note: yes.notes,
         claimed_by: yes.approved_by,
+        // A person types it, or nobody.
+        word: None,
     };
     Client::connect()?.call(wire::APPROVE, &approve)
 }

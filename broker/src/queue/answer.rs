@@ -3,7 +3,8 @@
 use rusqlite::{OptionalExtension, params};
 use sjail_policy::bytes::ByteString;
 use sjail_policy::plan::Plan;
-use sjail_policy::wire::control::{AllowlistAdd, Extent, RequestStatus, Scope};
+use sjail_policy::risk::Risk;
+use sjail_policy::wire::control::{AllowlistAdd, Extent, RequestStatus, Scope, word};
 use sjail_policy::wire::request::Binding;
 
 use crate::audit::ledger::Ledger;
@@ -23,6 +24,8 @@ pub struct Approver {
     pub line: Vec<ProcessId>,
     /// The name they give themselves, a claim.
     pub claimed: Option<String>,
+    /// The word that they typed, where a command is critical.
+    pub word: Option<String>,
 }
 
 impl Approver {
@@ -46,6 +49,25 @@ impl Approver {
     }
 }
 
+/// To a critical command a yes is typed in full, and is good for once.
+fn typed_in_full(stored: &Stored, by: &Approver, extent: &Extent) -> Result<()> {
+    if stored.body.risk < Risk::Critical {
+        return Ok(());
+    }
+    if by.word.as_deref() != Some(word(&stored.id)) {
+        return Err(Error::Refused(format!(
+            "this command is critical: `sjail queue show {0}` names the word that lets it run, `sjail queue approve {0} --word WORD` says it",
+            stored.id
+        )));
+    }
+    match *extent == Extent::default() {
+        true => Ok(()),
+        false => Err(Error::Refused(
+            "a critical command is allowed once, and asked about each time".to_owned(),
+        )),
+    }
+}
+
 /// Says yes.
 pub fn approve(
     ledger: &mut Ledger,
@@ -57,6 +79,7 @@ pub fn approve(
     now: i64,
 ) -> Result<Stored> {
     let mut stored = open_request(ledger, id, by, now)?;
+    typed_in_full(&stored, by, extent)?;
     // As long as the policy gave the question, the answer has to be used.
     let ttl = stored.expires - stored.created;
     let lasting = extent.seconds.is_some()

@@ -69,6 +69,9 @@ pub struct Body {
     /// What is asked for.
     #[serde(default)]
     pub subject: Subject,
+    /// Asked for inside a jail, to run outside: who holds that jail and runs it.
+    #[serde(default)]
+    pub holder: Option<ProcessId>,
     /// What a preview found, as the requester tells it.
     #[serde(default)]
     pub evidence: Option<serde_json::Value>,

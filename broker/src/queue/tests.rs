@@ -86,6 +86,7 @@ fn new(command: &str) -> New {
             binding,
             always: None,
             subject: crate::queue::request::Subject::Command,
+            holder: None,
             evidence: None,
             commit: None,
             apply: None,
@@ -101,6 +102,7 @@ fn approver(pids: &[i32]) -> Approver {
         summary: "ann on pts/2".to_owned(),
         line: pids.iter().copied().map(process).collect(),
         claimed: None,
+        word: None,
     }
 }
 

@@ -89,7 +89,7 @@ pub fn run(words: &[OsString]) -> Result<u8, Failure> {
         None if args.command.is_empty() => return Err(Error::NothingToCheck.into()),
         None => Typed::Argv(args.command),
     };
-    let (line, decision) = judge.judge(&typed, &judge.context, Asking::Policy);
+    let (line, decision) = judge.foresee(&typed, &judge.context, Asking::Policy);
     let refused = judge.refusal(&typed, &line, &decision);
     match args.json {
         true => print_json(&Answer {
@@ -246,7 +246,7 @@ fn answer(judge: &Judge, line: &[u8]) -> String {
 
 fn answer_in(judge: &Judge, context: &Context, command: String) -> String {
     let typed = Typed::Line(command.into());
-    let (line, decision) = judge.judge(&typed, context, Asking::Policy);
+    let (line, decision) = judge.foresee(&typed, context, Asking::Policy);
     let answer = Answer::new(&typed.line(), &line, &decision);
     match serde_json::to_string(&answer) {
         Ok(text) => inert_json(&text),

@@ -270,7 +270,7 @@ fn agreed(args: &CommitArgs, folder: &Path, record: &Record) -> Result<Permissio
     };
     let source = Source::Made { folder, record };
     let inquiry = permission::submit(&Desk::own(&account), wish, &report)?;
-    let mut permission = inquiry.answer(&report, &source)?;
+    let mut permission = inquiry.answer_here(&report, &source)?;
     permission.confirm()?;
     let digest = record::digest(folder).unwrap_or_default();
     match permission.apply() {

@@ -19,7 +19,7 @@
 
 mod address;
 pub mod ask;
-mod confine;
+pub mod confine;
 mod connection;
 mod dns;
 mod flow;

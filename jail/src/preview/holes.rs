@@ -45,7 +45,7 @@ pub fn dig(entry: &Entry, upper: &Beneath, lower: &Beneath) {
     let _ = match source.map(|source| lower.file(source)) {
         Some(Ok(source)) => holes(&source).and_then(|holes| again(upper, path, &holes)),
         Some(Err(error)) => Err(error),
-        None => again(upper, path, &[0..entry.size]),
+        None => again(upper, path, std::slice::from_ref(&(0..entry.size))),
     };
 }
 

@@ -223,6 +223,7 @@ impl Reader<'_> {
             }
             Key::ApprovalQueueLimit => S::ApprovalQueueLimit(self.count(key, value)?),
             Key::ApprovalInline => S::ApprovalInline(self.boolean(key, value)?),
+            Key::ApprovalCritical => S::ApprovalCritical(self.boolean(key, value)?),
             Key::ApprovalOnAsk => S::ApprovalOnAsk(self.program(key, value)?),
             Key::AuditRetention => S::AuditRetention(self.duration(key, value)?),
             Key::AuditOutput => S::AuditOutput(self.amount(key, value, &size)?),

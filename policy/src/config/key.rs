@@ -49,6 +49,7 @@ pub enum Key {
     ApprovalPreview,
     ApprovalQueueLimit,
     ApprovalInline,
+    ApprovalCritical,
     ApprovalOnAsk,
     AuditRetention,
     AuditOutput,
@@ -281,6 +282,11 @@ const KEYS: &[(Key, &str, &str)] = &[
         Key::ApprovalInline,
         "approval.inline",
         "whether to ask on the terminal the command was typed on",
+    ),
+    (
+        Key::ApprovalCritical,
+        "approval.critical",
+        "whether a person may be asked about a critical command, and types a word to let it run",
     ),
     (
         Key::ApprovalOnAsk,

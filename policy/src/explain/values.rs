@@ -68,6 +68,7 @@ pub(super) fn value(policy: &Policy, key: Key) -> Value {
         Key::ApprovalPreview => word(&p.preview, |value| value.name()),
         Key::ApprovalQueueLimit => one(&p.queue_limit, |count| Text::Number(u64::from(*count))),
         Key::ApprovalInline => flag(&p.inline),
+        Key::ApprovalCritical => flag(&p.critical),
         Key::ApprovalOnAsk => one(&p.on_ask, |words| Text::Words(words.clone())),
         Key::AuditRetention => one(&p.retention, |time| Text::Word(time.to_string())),
         Key::AuditOutput => one(&p.audit_output, |size| Text::Word(size.to_string())),

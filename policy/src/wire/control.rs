@@ -226,6 +226,15 @@ pub struct Approve {
     /// A name that the approver gives: a claim, recorded beside the kernel's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claimed_by: Option<String>,
+    /// For a critical command: its [`word`], as the approver typed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub word: Option<String>,
+}
+
+/// What has to be typed to let the critical command of that request run: known to nobody
+/// before the question is there.
+pub fn word(id: &str) -> &str {
+    id.split_once('_').map_or(id, |(_, word)| word)
 }
 
 /// How far an approval goes.

@@ -27,6 +27,10 @@ pub const ASK_HOST: &str = "io.sjail.Broker.AskHost";
 pub const GROUP: &str = "io.sjail.Broker.Group";
 /// Add what a preview found to a request that waits.
 pub const ATTACH: &str = "io.sjail.Broker.Attach";
+/// Offer to run on the host what is asked for inside the jail of a run.
+pub const OFFER: &str = "io.sjail.Broker.Offer";
+/// Hand in what came of that.
+pub const DELIVER: &str = "io.sjail.Broker.Deliver";
 
 /// No request of the caller has this id.
 pub const ERROR_UNKNOWN_ID: &str = "io.sjail.Broker.UnknownId";
@@ -140,6 +144,61 @@ pub enum Answer {
     Pending(Waiting),
     /// It does not run: nobody answered in time, or an approval is out of date.
     Expired(Refusal),
+    /// It was asked for inside a jail and has run on the host, by whoever holds that jail.
+    Elsewhere(Elsewhere),
+}
+
+/// What came of a command that was asked for inside a jail and has run outside.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Elsewhere {
+    /// The approval that it ran under.
+    pub id: String,
+    /// What `sjail run` has exited with.
+    pub code: u8,
+    /// How long that took.
+    pub duration_ms: u64,
+    /// Its output, as far as it is kept.
+    pub stdout: ByteString,
+    /// Its errors, as far as they are kept.
+    pub stderr: ByteString,
+    /// Whether there was more.
+    pub truncated: bool,
+}
+
+/// Parameters of [`OFFER`]: from the `sjail` that holds a jail. Each reply is an [`Errand`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Offer {
+    /// The run, from [`Run::id`].
+    pub run: String,
+    /// Its proof, from [`Run::token`].
+    pub token: String,
+    /// The workspace of that run: nothing is run anywhere else.
+    pub workspace: ByteString,
+    /// The variables that commands get there: never those from inside.
+    pub env: Vec<Variable>,
+}
+
+/// What is to be run on the host for somebody in a jail.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Errand {
+    /// The approval to run under: it says what.
+    pub id: String,
+    /// What [`DELIVER`] names it by.
+    pub ticket: String,
+    /// Where.
+    pub cwd: ByteString,
+}
+
+/// Parameters of [`DELIVER`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Deliver {
+    /// From [`Errand::ticket`].
+    pub ticket: String,
+    /// What came of it.
+    pub result: Elsewhere,
 }
 
 /// A request that somebody must answer.

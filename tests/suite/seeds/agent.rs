@@ -16,7 +16,7 @@ pub fn tests() -> Vec<Test> {
 }
 
 /// An agent of this name that does this, started as its owner would.
-fn agent(scene: &Scene, name: &str, script: &str) -> Verdict<Call> {
+pub fn agent(scene: &Scene, name: &str, script: &str) -> Verdict<Call> {
     let folder = scene.home().join(".local/bin");
     fs::create_dir_all(&folder)?;
     let program = folder.join(name);

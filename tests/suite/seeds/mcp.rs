@@ -14,6 +14,7 @@ pub fn tests() -> Vec<Test> {
         answering_is_not_for_agents,
         a_denied_tool_is_not_there,
         commands_run_and_wait_for_a_person,
+        what_may_run_on_the_host_gives_its_result,
         the_operator_answers_what_others_ask,
         files_are_held_to_the_policy,
         a_long_call_tells_of_itself_and_ends_when_cancelled,
@@ -178,6 +179,33 @@ fn the_greeting_and_the_tools(scene: &Scene) -> Verdict {
     )?;
     assert_eq!(answer["risk_level"], "dangerous");
     assert_eq!(answer["suggested_action"], "queue_for_approval");
+    client.leave()
+}
+
+/// sandboxing 194-233: elevated commands, asked for by an agent.
+fn what_may_run_on_the_host_gives_its_result(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    desk.needs_no_terminal()?;
+    let secret = scene.home_file("secret", "seen\n")?.display().to_string();
+    let cat = json!({ "command": format!("cat {secret}") });
+    let policy = |asks: bool| {
+        let text = format!(
+            "[elevated]\nenabled = true\npatterns = [\"cat *\"]\nrequire_approval = {asks}\n"
+        );
+        scene.home_file(".config/sjail/policy.toml", &text)
+    };
+    policy(false)?;
+    let mut client = Client::greet(scene, &[])?;
+    let ran = client.call("sandbox_exec", cat.clone())?;
+    assert_eq!(ran["stdout"], "seen\n", "{ran}");
+    assert_eq!(ran["decision"], "elevated", "{ran}");
+    policy(true)?;
+    let asked = client.call("sandbox_exec", cat)?;
+    assert_eq!(asked["status"], "pending", "{asked}");
+    // This test is the server's parent; somebody else has to answer.
+    let id = asked["approval"]["id"].as_str().unwrap_or_default();
+    let mut other = scene.sjail(["queue", "approve", id]).terminal()?;
+    assert_eq!(other.finish()?.code(), Some(77), "{}", other.screen());
     client.leave()
 }
 

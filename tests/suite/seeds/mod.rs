@@ -2,7 +2,7 @@
 //! test is named for what it promises, with the document and the lines that promise it:
 //! `secure-sandbox`, `ac-security-sandbox`, `sandboxing` (OpenClaw's), `code-sandbox`.
 
-mod agent;
+pub mod agent;
 mod clients;
 mod code;
 mod hook;

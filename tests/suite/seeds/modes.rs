@@ -194,7 +194,10 @@ fn elevated_commands_are_asked_about_and_run_on_the_host(scene: &Scene) -> Verdi
         .stderr_has("on the host")?;
     // The control: what no pattern names stays in the jail.
     let other = format!("head -c 9 {secret}; true");
-    scene.sjail(["run", "-c", &other]).output()?.lacks("seen")?;
+    scene
+        .sjail(["run", "--no-wait", "-c", &other])
+        .output()?
+        .lacks("seen")?;
     Ok(())
 }
 

@@ -31,7 +31,7 @@ fn every_tool(scene: &Scene, package: &str) -> Verdict {
     scene.needs(&["node"])?;
     let packages = PathBuf::from(std::env::var_os("SJAIL_TEST_MCP_NODE").unwrap_or_default());
     if !packages.join("node_modules").join(package).exists() {
-        return scene.skip(&format!("the node package `{package}` is not installed"));
+        return scene.skip(format!("the node package `{package}` is not installed"));
     }
     let _desk = Desk::at(scene);
     let script = scene.outside_file("client.mjs", include_str!("typescript.mjs"))?;
