@@ -52,7 +52,9 @@ mod tests {
                 r::OUTCOME,
                 r::ASK_HOST,
                 r::GROUP,
-                r::ATTACH
+                r::ATTACH,
+                r::OFFER,
+                r::DELIVER
             ]
         );
         assert_eq!(
