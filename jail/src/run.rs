@@ -733,9 +733,14 @@ fn spawn_and_watch<'a>(
         Output::Stream { limit }
     };
     let (streams, held) = stdio::prepare(output).map_err(Error::Terminal)?;
-    // Blocked for the watch on protected names alone.
     let mut mask = signals.mask_before();
+    // Blocked for the watch on protected names alone.
     mask.remove(Signal::SIGIO);
+    // What we are told to end with must end the command, too, even where whoever started us
+    // keeps it from itself.
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        mask.remove(signal);
+    }
     let jail = spawn::spawn(layout, &streams, limits.clone_into(), mask, vanguard)?;
     layout.processors.tie(jail.pid).map_err(Error::Processor)?;
     // The command's ends of the pipes are the command's alone now.

@@ -292,8 +292,10 @@ fn run_job(job: &Job<'_>, ground: &Path, binaries: &Binaries) -> io::Result<Outc
             .env("LANG", "C.UTF-8")
             .env("TERM", "xterm");
         // Where a Python with the protocol's own client is.
-        if let Some(python) = std::env::var_os("SJAIL_TEST_MCP_PYTHON") {
-            command.env("SJAIL_TEST_MCP_PYTHON", python);
+        for name in ["SJAIL_TEST_MCP_PYTHON", "SJAIL_TEST_MCP_NODE"] {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
         }
         command.uid(uid.as_raw()).gid(gid.as_raw());
     }

@@ -149,7 +149,7 @@ fn end_with_us(calls: Calls) {
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         signals.add(signal);
     }
-    // Programs that are started begin with none of them blocked.
+    // Programs that are started inherit that; `sjail` hears them all the same, and its command too.
     if signals.thread_block().is_err() {
         return;
     }

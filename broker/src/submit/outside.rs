@@ -3,7 +3,7 @@
 //! from inside but the words and the folder, which must be in the jail's workspace.
 
 use sjail_policy::bytes::ByteString;
-use sjail_policy::plan::User;
+use sjail_policy::plan::{User, Variable};
 use sjail_policy::redact::Redactor;
 use sjail_policy::wire::control::{Extent, RequestStatus};
 use sjail_policy::wire::request::{Answer, Asking, Place, Submission};
@@ -96,8 +96,21 @@ fn is_outside(judgement: &Judgement) -> bool {
     place == Place::Host && judgement.mode == Mode::Act
 }
 
+/// Where programs are looked for until the holder says where it looks.
+const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
+
+/// Whether it might, as far as can be told without its holder: the variables inside are not
+/// those that count.
 async fn runs_outside(visit: &Visit, submission: &Submission) -> Result<bool> {
-    Ok(is_outside(&judged(visit, submission).await?))
+    let path = Variable {
+        name: "PATH".into(),
+        value: USUAL_PATH.into(),
+    };
+    let submission = Submission {
+        env: vec![path],
+        ..submission.clone()
+    };
+    Ok(is_outside(&judged(visit, &submission).await?))
 }
 
 /// Options that mean nothing outside, or only bound the run; a variable from inside is

@@ -305,7 +305,7 @@ fn git_configuration_stays_out(scene: &Scene) -> Verdict {
         "git",
         "config",
         "core.fsmonitor",
-        "/tmp/evil",
+        "evil",
     ];
     let output = scene.run(add).output()?;
     output.succeeds()?;
