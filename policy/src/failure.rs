@@ -3,7 +3,7 @@
 //!
 //! Nothing may go on after a panic that was not foreseen: half-done work would be taken for
 //! done, and a child between `clone` and `exec` would run its parent's code. So both programs
-//! call [`end_process_on_panic`] first, and only what runs in [`caught`] comes back.
+//! call [`end_process_on_panic`] first, and only what runs in `caught` comes back.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
