@@ -69,7 +69,7 @@ use std::ffi::OsString;
 
 use exit::Exit;
 
-/// All of it, from [`sys::entry`]; gives the exit status.
+/// All of it, called by `sys::entry`; gives the exit status.
 #[cfg_attr(test, allow(dead_code))]
 fn main() -> u8 {
     sjail_policy::failure::end_process_on_panic();
