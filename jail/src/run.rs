@@ -34,7 +34,7 @@ use crate::inside;
 use crate::judge::{Judge, Typed};
 use crate::layout::{self, Asked, Host, Layout, NetworkSpace, Observation, Release};
 use crate::limits::scope::Scope;
-use crate::limits::{Limits, Wanted};
+use crate::limits::{Limits, Moved, Wanted};
 use crate::net::Filtered;
 use crate::net::publish::Door;
 use crate::net::ssh::Lent;
@@ -635,6 +635,13 @@ fn confine(
         &mut |folder| note.add(report.id(), Leftover::Group(folder.to_owned())),
         guards.scope.as_ref(),
     );
+    if limits.moved() == Moved::IntoScope {
+        // From where it stands the group is out of its reach; another starts from here.
+        guards.ahead = guards
+            .ahead
+            .take()
+            .and_then(|ahead| spawn::ahead(ahead.network()).ok());
+    }
     if !limits.unheld().is_empty() {
         report.unheld(plan, limits.unheld())?;
     }

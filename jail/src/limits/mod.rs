@@ -142,6 +142,16 @@ pub struct Limits {
     watch: watchdog::Bounds,
     report: Report,
     unheld: Vec<Unheld>,
+    moved: Moved,
+}
+
+/// Where this process went for its limits' sake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moved {
+    /// It is where it was.
+    Nowhere,
+    /// Into a scope of systemd's.
+    IntoScope,
 }
 
 impl Wanted {
@@ -186,6 +196,7 @@ fn grouped(
     id: &str,
     note: &mut cgroup::Noted<'_>,
     scope: Option<&Scope>,
+    moved: &mut Moved,
 ) -> Result<Group, String> {
     let own = Group::create(needs, id, note);
     // systemd hands no disks to users: for their sake it need not be asked.
@@ -197,6 +208,7 @@ fn grouped(
     };
     match (scope.enter(), own) {
         (Ok(()), own) => {
+            *moved = Moved::IntoScope;
             drop(own);
             Group::create(needs, id, note).map_err(|error| error.to_string())
         }
@@ -230,15 +242,19 @@ impl Limits {
         if wanted.io_read.is_some() || wanted.io_write.is_some() {
             needs.push(Controller::Io);
         }
+        let mut moved = Moved::Nowhere;
         let (group, why) = if needs.is_empty() {
             (None, String::new())
         } else {
-            match grouped(&needs, id, note, scope) {
+            match grouped(&needs, id, note, scope, &mut moved) {
                 Ok(group) => (Some(group), String::new()),
                 Err(why) => (None, why),
             }
         };
-        Limits::with_group(wanted, group, &why)
+        Limits {
+            moved,
+            ..Limits::with_group(wanted, group, &why)
+        }
     }
 
     fn with_group(wanted: &Wanted, mut group: Option<Group>, why_none: &str) -> Limits {
@@ -311,6 +327,7 @@ impl Limits {
             watch,
             report,
             unheld,
+            moved: Moved::Nowhere,
         }
     }
 
@@ -328,6 +345,12 @@ impl Limits {
     /// What was asked for and cannot be held.
     pub fn unheld(&self) -> &[Unheld] {
         &self.unheld
+    }
+
+    /// Whether this process stands elsewhere now than before [`Limits::prepare`]. Whoever
+    /// has gone ahead does not, and could not clone into the group from there.
+    pub fn moved(&self) -> Moved {
+        self.moved
     }
 
     /// What the result says.
