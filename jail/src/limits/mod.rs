@@ -11,7 +11,8 @@
 //! worst twentieth on cgroup v1: more than the whole jail. The default limits are a
 //! safety net, not a quota somebody asked for, so they never make a group: they are
 //! held by resource limits and the watchdog. A limit that was asked for gets a group
-//! wherever there is one to be had.
+//! wherever there is one to be had, and so does root's number of processes: the kernel
+//! counts none of root's otherwise, and a fork bomb is faster than a watchdog.
 
 pub mod cgroup;
 pub mod cgroup_v1;
@@ -180,6 +181,23 @@ impl Wanted {
             io_write: plan.io_write.map(|rate| rate.bytes()),
         }
     }
+
+    /// The number of processes, where a group should hold it.
+    fn pids_in_group(&self) -> Option<u64> {
+        match nix::unistd::getuid().is_root() {
+            true => self.pids.value(),
+            false => self.pids.asked(),
+        }
+    }
+
+    /// Whether any limit is more than a default.
+    fn asks(&self) -> bool {
+        self.memory.asked().is_some()
+            || self.pids.asked().is_some()
+            || self.cpu.is_some()
+            || self.io_read.is_some()
+            || self.io_write.is_some()
+    }
 }
 
 /// The machine's memory in bytes. sysconf asks the kernel by one call; reading
@@ -233,7 +251,7 @@ impl Limits {
         if wanted.memory.asked().is_some() {
             needs.push(Controller::Memory);
         }
-        if wanted.pids.asked().is_some() {
+        if wanted.pids_in_group().is_some() {
             needs.push(Controller::Pids);
         }
         if wanted.cpu.is_some() {
@@ -246,6 +264,8 @@ impl Limits {
         let (group, why) = if needs.is_empty() {
             (None, String::new())
         } else {
+            // systemd is asked for what somebody asked for, not for defaults.
+            let scope = scope.filter(|_| wanted.asks());
             match grouped(&needs, id, note, scope, &mut moved) {
                 Ok(group) => (Some(group), String::new()),
                 Err(why) => (None, why),
@@ -292,8 +312,7 @@ impl Limits {
 
         if let Some(limit) = wanted.pids.value() {
             let grouped = wanted
-                .pids
-                .asked()
+                .pids_in_group()
                 .and_then(|limit| in_group(cgroup::Knob::Pids, limit).ok());
             // The kernel counts RLIMIT_NPROC per user and user namespace, so for the
             // jail alone; but never against root.

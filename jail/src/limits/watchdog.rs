@@ -21,6 +21,7 @@ use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use nix::unistd::Pid;
 
 use crate::degraded::family;
+use crate::sys;
 
 /// How fast memory can grow, in bytes a second: page faults on two or three busy
 /// processors.
@@ -95,6 +96,11 @@ struct Look {
 impl Watchdog {
     /// Begins to watch the jail whose `/proc` is behind the descriptor `proc`.
     pub fn new(proc: OwnedFd, members: Members, bounds: Bounds, now: Instant) -> Watchdog {
+        if bounds.pids.is_some() {
+            // Thousands of processes may soon want the processor that we need to end them.
+            // Only root may ask for more of it.
+            let _ = sys::process::go_first();
+        }
         Watchdog {
             members,
             proc: PathBuf::from(format!("/proc/self/fd/{}", proc.as_raw_fd())),
@@ -124,7 +130,15 @@ impl Watchdog {
 
     /// Looks, and sets the time for the next look.
     pub fn look(&mut self, now: Instant) -> Option<Excess> {
-        let processes = self.processes();
+        let found = self.pids();
+        if let Some(limit) = self.bounds.pids
+            && found.len() as u64 > limit
+        {
+            // Whatever they are: looking at each of so many takes long.
+            self.peak_pids = self.peak_pids.max(found.len() as u64);
+            return Some(Excess::Pids(found.len() as u64));
+        }
+        let processes = self.processes(found);
         let pids = processes.iter().map(|process| process.threads).sum();
         let memory = self.memory(&processes);
         self.peak_pids = self.peak_pids.max(pids);
@@ -155,8 +169,8 @@ impl Watchdog {
             .clamp(SHORTEST, LONGEST)
     }
 
-    fn processes(&self) -> Vec<Look> {
-        let pids: Vec<u32> = match self.members {
+    fn pids(&self) -> Vec<u32> {
+        match self.members {
             Members::All => fs::read_dir(&self.proc)
                 .into_iter()
                 .flatten()
@@ -167,7 +181,10 @@ impl Watchdog {
                 .iter()
                 .map(|member| member.pid.unsigned_abs())
                 .collect(),
-        };
+        }
+    }
+
+    fn processes(&self, pids: Vec<u32>) -> Vec<Look> {
         pids.into_iter()
             .filter_map(|pid: u32| {
                 let status = fs::read_to_string(self.file(pid, "status")).ok()?;

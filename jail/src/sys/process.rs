@@ -114,6 +114,17 @@ pub fn set_action(signal: Signal, action: &SigAction) -> nix::Result<()> {
     unsafe { sigaction(signal, action) }.map(drop)
 }
 
+/// Asks for the processor before everybody else; whoever is started from here does not.
+pub fn go_first() -> nix::Result<()> {
+    const PLAIN: libc::sched_param = libc::sched_param { sched_priority: 0 };
+    let usual = libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: numbers, and a parameter that outlives the call.
+    unsafe {
+        Errno::result(libc::sched_setscheduler(0, usual, &PLAIN))?;
+        Errno::result(libc::setpriority(libc::PRIO_PROCESS, 0, -20)).map(drop)
+    }
+}
+
 /// Ends this process at once, without running anything of ours.
 pub fn exit_now(status: i32) -> ! {
     // SAFETY: does not return; no destructors or exit handlers run.
