@@ -11,13 +11,22 @@ use crate::private_file;
 /// Marks the file as ours (`SJA1`).
 const APPLICATION_ID: i64 = 0x534a_4131;
 /// The version of the tables.
-const VERSION: i64 = 3;
+const VERSION: i64 = 4;
 /// The tables, the indexes and the triggers that keep records from being changed.
 const SCHEMA: &str = include_str!("store.sql");
 /// What later versions have added: the version, the table, the column, its type.
 const ADDED: [(i64, &str, &str, &str); 2] = [
     (2, "run", "asked", "BLOB"),
     (3, "allowed", "auto", "INTEGER NOT NULL DEFAULT 1"),
+];
+
+/// The indexes that later versions have added, as [`SCHEMA`] has them.
+const INDEXED: [(i64, &str); 5] = [
+    (4, "record_answer"),
+    (4, "record_failed"),
+    (4, "record_preview"),
+    (4, "record_user"),
+    (4, "record_command"),
 ];
 
 /// Where the files of one broker lie.
@@ -171,6 +180,15 @@ fn bring_up_to_date(connection: &Connection, from: i64) -> Result<()> {
             ));
         }
     }
+    for (version, name) in INDEXED {
+        let made = SCHEMA
+            .lines()
+            .find(|line| line.starts_with(&format!("CREATE INDEX {name} ")));
+        if let (true, Some(statement)) = (version > from, made) {
+            script.push_str(&format!("DROP INDEX IF EXISTS {name};\n{statement}"));
+            script.push('\n');
+        }
+    }
     script.push_str(&format!("PRAGMA user_version = {VERSION};\nCOMMIT;"));
     connection
         .execute_batch(&script)
@@ -231,6 +249,7 @@ mod tests {
         let old = Connection::open(files.database()).unwrap();
         old.execute_batch(
             "ALTER TABLE run DROP COLUMN asked; ALTER TABLE allowed DROP COLUMN auto; \
+             DROP INDEX record_answer; DROP INDEX record_failed; DROP INDEX record_user; \
              PRAGMA user_version = 1;",
         )
         .unwrap();
@@ -246,18 +265,20 @@ mod tests {
             })
             .unwrap();
         assert_eq!(kept, ("t".to_owned(), None));
-        let columns = |connection: &Connection| -> Vec<String> {
+        let shape = |connection: &Connection| -> Vec<String> {
             connection
                 .prepare(
                     "SELECT t.name || '.' || c.name FROM sqlite_schema t, pragma_table_info(t.name) c \
-                     WHERE t.type = 'table' ORDER BY 1",
+                     WHERE t.type = 'table' \
+                     UNION SELECT sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL \
+                     ORDER BY 1",
                 )
                 .and_then(|mut rows| rows.query_map([], |row| row.get(0))?.collect())
                 .unwrap()
         };
         let fresh = tempfile::tempdir().unwrap();
         let fresh = open(&Files::new(fresh.path())).unwrap();
-        assert_eq!(columns(&connection), columns(&fresh));
+        assert_eq!(shape(&connection), shape(&fresh));
     }
 
     #[test]

@@ -34,6 +34,11 @@ CREATE INDEX record_agent ON record(agent, seq) WHERE agent IS NOT NULL;
 CREATE INDEX record_session ON record(session, seq) WHERE session IS NOT NULL;
 CREATE INDEX record_held ON record(decision, seq) WHERE event = 'decision';
 CREATE INDEX record_alert ON record(seq) WHERE event = 'alert';
+CREATE INDEX record_answer ON record(decision, seq) WHERE event = 'approval';
+CREATE INDEX record_failed ON record(exit, seq, id) WHERE event = 'outcome' AND exit IS NOT 0;
+CREATE INDEX record_preview ON record(seq) WHERE event = 'intent' AND decision = 'preview';
+CREATE INDEX record_user ON record(user, seq) WHERE user IS NOT NULL;
+CREATE INDEX record_command ON record(command, event) WHERE event IN ('decision', 'intent');
 
 -- Signed statements that the log went as far as this, and had this hash there.
 CREATE TABLE checkpoint (

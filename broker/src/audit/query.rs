@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 use serde::Serialize;
 use serde_json::Value as Json;
 use sjail_policy::wire::control::AuditFilter;
@@ -14,6 +14,9 @@ use crate::error::{Error, Result};
 
 /// So many commands are shown when nobody says how many.
 pub const DEFAULT_LAST: u32 = 50;
+
+/// More commands than this are many.
+const MANY: i64 = 10_000;
 
 /// One command with its decision, its answer and its end.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -234,21 +237,14 @@ fn statement(
     }
     if let Some(pattern) = &filter.command_pattern {
         add("command GLOB ?", text(pattern));
+        if kind == Kind::Commands
+            && let Some(found) = few_like(connection, pattern)?
+        {
+            add("seq IN (SELECT value FROM json_each(?))", text(&found));
+        }
     }
     if kind == Kind::Commands {
-        let first = match filter.status.as_deref() {
-            // Few of many: by their index, not by looking at what became of each command.
-            Some("blocked") => "event = 'decision' AND decision <> 'ask'",
-            Some("pending" | "approved" | "rejected" | "expired") => {
-                "event = 'decision' AND decision = 'ask'"
-            }
-            Some("running") => {
-                "id IN (SELECT id FROM run) AND \
-                 (event = 'decision' OR (event = 'intent' AND decision <> 'approved'))"
-            }
-            _ => "(event = 'decision' OR (event = 'intent' AND decision <> 'approved'))",
-        };
-        conditions.push(first.to_owned());
+        conditions.push(first_of(connection, filter.status.as_deref())?);
     }
     let filtered = if conditions.is_empty() {
         String::new()
@@ -264,6 +260,65 @@ fn statement(
         row::COLUMNS
     );
     Ok((sql, values))
+}
+
+/// Which records are the first of a command that may stand so. Few of many are found by an
+/// index, not by looking at what became of each command.
+fn first_of(connection: &Connection, status: Option<&str>) -> Result<String> {
+    const FIRST: &str = "(event = 'decision' OR (event = 'intent' AND decision <> 'approved'))";
+    const ASKED: &str = "event = 'decision' AND decision = 'ask'";
+    let ended = |exit: &str| {
+        format!("{FIRST} AND id IN (SELECT id FROM record WHERE event = 'outcome' AND exit {exit})")
+    };
+    Ok(match status {
+        Some("blocked") => "event = 'decision' AND decision <> 'ask'".to_owned(),
+        Some("pending") => {
+            format!("{ASKED} AND id IN (SELECT id FROM request WHERE status = 'pending')")
+        }
+        Some(answer @ ("approved" | "rejected" | "expired")) => format!(
+            "{ASKED} AND id IN \
+             (SELECT id FROM record WHERE event = 'approval' AND decision = '{answer}')"
+        ),
+        Some("running") => format!("{FIRST} AND id IN (SELECT id FROM run)"),
+        Some("previewed") => "event = 'intent' AND decision = 'preview'".to_owned(),
+        Some("lost") => ended("IS NOT 0 AND exit IS NULL"),
+        Some("failed") if are_few(connection)? => ended("IS NOT 0"),
+        _ => FIRST.to_owned(),
+    })
+}
+
+/// The numbers of the records whose command is like the pattern, as a JSON list, if they are
+/// few: found in the index of commands, which is far smaller than the log.
+fn few_like(connection: &Connection, pattern: &str) -> Result<Option<String>> {
+    let found: Vec<i64> = connection
+        .prepare_cached(
+            "SELECT seq FROM record WHERE event IN ('decision', 'intent') \
+             AND command GLOB ?1 LIMIT ?2",
+        )
+        .and_then(|mut statement| {
+            statement
+                .query_map(params![pattern, MANY], |row| row.get(0))?
+                .collect()
+        })
+        .map_err(Error::database("search the log"))?;
+    Ok(match (found.len() as i64) < MANY {
+        true => serde_json::to_string(&found).ok(),
+        false => None,
+    })
+}
+
+/// Whether so few commands have failed that they are found by their ends; where many have,
+/// the newest of them are near the end of the log.
+fn are_few(connection: &Connection) -> Result<bool> {
+    let found: i64 = connection
+        .query_row(
+            "SELECT count(*) FROM (SELECT 1 FROM record \
+             WHERE event = 'outcome' AND exit IS NOT 0 LIMIT ?1)",
+            [MANY],
+            |row| row.get(0),
+        )
+        .map_err(Error::database("search the log"))?;
+    Ok(found < MANY)
 }
 
 /// The number of the first record at or after a time, in microseconds.

@@ -414,8 +414,10 @@ pub fn expire(ledger: &mut Ledger, now: i64) -> Result<Vec<String>> {
     let act = "let requests lapse";
     let lapsed: Vec<String> = ledger
         .connection()
+        // By name: SQLite would rather look at every request that waits.
         .prepare_cached(
-            "SELECT id FROM request WHERE status IN ('pending', 'approved') AND expires <= ?1 LIMIT 500",
+            "SELECT id FROM request INDEXED BY request_expires \
+             WHERE status IN ('pending', 'approved') AND expires <= ?1 LIMIT 500",
         )
         .and_then(|mut statement| statement.query_map([now], |row| row.get(0))?.collect())
         .map_err(Error::database(act))?;
