@@ -38,7 +38,7 @@ CREATE INDEX record_answer ON record(decision, seq) WHERE event = 'approval';
 CREATE INDEX record_failed ON record(exit, seq, id) WHERE event = 'outcome' AND exit IS NOT 0;
 CREATE INDEX record_preview ON record(seq) WHERE event = 'intent' AND decision = 'preview';
 CREATE INDEX record_user ON record(user, seq) WHERE user IS NOT NULL;
-CREATE INDEX record_command ON record(command, event) WHERE event IN ('decision', 'intent');
+CREATE INDEX record_command ON record(command) WHERE command IS NOT NULL;
 
 -- Signed statements that the log went as far as this, and had this hash there.
 CREATE TABLE checkpoint (

@@ -267,9 +267,7 @@ fn statement(
 fn first_of(connection: &Connection, status: Option<&str>) -> Result<String> {
     const FIRST: &str = "(event = 'decision' OR (event = 'intent' AND decision <> 'approved'))";
     const ASKED: &str = "event = 'decision' AND decision = 'ask'";
-    let ended = |exit: &str| {
-        format!("{FIRST} AND id IN (SELECT id FROM record WHERE event = 'outcome' AND exit {exit})")
-    };
+    const FAILED: &str = "event = 'outcome' AND exit IS NOT 0";
     Ok(match status {
         Some("blocked") => "event = 'decision' AND decision <> 'ask'".to_owned(),
         Some("pending") => {
@@ -281,8 +279,16 @@ fn first_of(connection: &Connection, status: Option<&str>) -> Result<String> {
         ),
         Some("running") => format!("{FIRST} AND id IN (SELECT id FROM run)"),
         Some("previewed") => "event = 'intent' AND decision = 'preview'".to_owned(),
-        Some("lost") => ended("IS NOT 0 AND exit IS NULL"),
-        Some("failed") if are_few(connection)? => ended("IS NOT 0"),
+        Some("lost") => {
+            format!("{FIRST} AND id IN (SELECT id FROM record WHERE {FAILED} AND exit IS NULL)")
+        }
+        Some("failed") if are_few(connection)? => {
+            format!("{FIRST} AND id IN (SELECT id FROM record WHERE {FAILED})")
+        }
+        Some("failed") => format!(
+            "{FIRST} AND EXISTS \
+             (SELECT 1 FROM record AS later WHERE later.id = record.id AND {FAILED})"
+        ),
         _ => FIRST.to_owned(),
     })
 }
@@ -292,8 +298,8 @@ fn first_of(connection: &Connection, status: Option<&str>) -> Result<String> {
 fn few_like(connection: &Connection, pattern: &str) -> Result<Option<String>> {
     let found: Vec<i64> = connection
         .prepare_cached(
-            "SELECT seq FROM record WHERE event IN ('decision', 'intent') \
-             AND command GLOB ?1 LIMIT ?2",
+            // The first condition is the index's own.
+            "SELECT seq FROM record WHERE command IS NOT NULL AND command GLOB ?1 LIMIT ?2",
         )
         .and_then(|mut statement| {
             statement
