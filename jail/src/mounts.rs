@@ -13,7 +13,7 @@ use nix::mount::{MntFlags, umount2};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{UnlinkatFlags, fchdir, pivot_root, symlinkat, unlinkat, write};
 
-use crate::layout::{Mount, Overlay, Place, Root, What};
+use crate::layout::{Lasting, Mount, Overlay, Place, Root, What};
 use crate::step::{At, Failure, Step};
 use crate::sys::file::{BENEATH, DescriptorPath, FileId, NO_LINKS, openat2};
 use crate::sys::mount::{self, NO_DEVICES, NO_EXEC, NO_SUID, READ_ONLY, Reach};
@@ -194,17 +194,19 @@ fn layer(overlay: &Overlay, index: usize) -> Result<OwnedFd, Failure> {
     let (upper, work) = (open(&overlay.upper)?, open(&overlay.work)?);
     let names = [&lower, &upper, &work].map(|folder| DescriptorPath::of(folder.as_fd()));
     let [lower_name, upper_name, work_name] = &names;
-    mount::fresh(
-        c"overlay",
-        &[
-            (c"userxattr", c""),
-            (c"lowerdir", lower_name.as_c_str()),
-            (c"upperdir", upper_name.as_c_str()),
-            (c"workdir", work_name.as_c_str()),
-        ],
-        NO_SUID | NO_DEVICES,
-    )
-    .at_item(Step::Overlay, index)
+    let usual = [
+        (c"userxattr", c""),
+        (c"lowerdir", lower_name.as_c_str()),
+        (c"upperdir", upper_name.as_c_str()),
+        (c"workdir", work_name.as_c_str()),
+    ];
+    let [attributes, lower, upper, work] = usual;
+    let hasty = [attributes, lower, upper, work, (c"volatile", c"")];
+    let options = match overlay.lasting {
+        Lasting::AsUsual => usual.as_slice(),
+        Lasting::WhenKept => hasty.as_slice(),
+    };
+    mount::fresh(c"overlay", options, NO_SUID | NO_DEVICES).at_item(Step::Overlay, index)
 }
 
 /// An unreadable file and an unreadable folder, to be laid over what must not be seen.

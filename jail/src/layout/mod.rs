@@ -217,6 +217,17 @@ pub struct Overlay {
     pub upper: CString,
     /// The overlay's own scratch.
     pub work: CString,
+    /// Whether changes are on the disk when the jail has ended.
+    pub lasting: Lasting,
+}
+
+/// When what goes to a layer is on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lasting {
+    /// When the command says so, and at the end.
+    AsUsual,
+    /// Not before somebody keeps it and sees to that.
+    WhenKept,
 }
 
 /// The name of every jail: the host's own is nobody's business.
@@ -362,6 +373,7 @@ pub fn prepare(
                 },
                 upper: tree::c_string(&copy.upper())?,
                 work: tree::c_string(&copy.work())?,
+                lasting: Lasting::AsUsual,
             })),
             dest: tree::relative(copy.lower())?,
             attributes: 0,

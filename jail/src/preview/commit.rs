@@ -4,15 +4,18 @@
 //! the first is done; [`super::ground`] does them. Whatever stops it in between, whoever
 //! comes next finishes it, or takes it back.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use nix::unistd::syncfs;
 
 use super::beneath::{Kind, kind};
 use super::entry;
 use super::fallback;
 use super::ground::Force;
 use super::journal::{self, Act, Step};
-use super::layer::Fate;
+use super::layer::{Fate, Home};
 use super::planner::Planner;
 use super::record::{self, Held, Record, State};
 use super::room::{self, Room};
@@ -158,6 +161,7 @@ fn plan(
     progress: Progress<'_>,
 ) -> Result<(Vec<Option<Room>>, Done), Stop> {
     held.reserve()?;
+    settle_layers(held, record)?;
     let mut rooms = open(held, record)?;
     let mut planner = Planner::new(held.path(), record, choice)?;
     planner.run(&mut rooms, progress)?;
@@ -384,6 +388,19 @@ fn changed_since(
 
 /// Opens the room of every layer. Where one must lie in the host's folder, that folder's
 /// time is written down first.
+/// Has what the command left on the disk before the host's files depend on it.
+fn settle_layers(held: &Held, record: &Record) -> io::Result<()> {
+    for (number, layer) in record.layers.iter().enumerate() {
+        if layer.fate == Fate::Kept {
+            match File::open(Home::of(held.path(), number).upper()) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                folder => syncfs(folder?)?,
+            }
+        }
+    }
+    Ok(())
+}
+
 fn open(held: &Held, record: &mut Record) -> io::Result<Vec<Option<Room>>> {
     let mut fresh = Vec::new();
     for (number, layer) in record.layers.iter_mut().enumerate() {

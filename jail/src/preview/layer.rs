@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -86,11 +86,9 @@ impl Home {
         Beneath::open(&fs::canonicalize(self.upper())?)
     }
 
-    /// The overlay leaves a folder of mode 000 in its scratch, of no use any more.
+    /// The overlay leaves folders of mode 000 in its scratch, of no use any more.
     pub fn drop_scratch(&self) {
-        let scratch = self.work().join("work");
-        let _ = fs::set_permissions(scratch, fs::Permissions::from_mode(0o700));
-        let _ = fs::remove_dir_all(self.work());
+        remove_tree(&self.work());
     }
 
     /// Drops everything.
@@ -116,6 +114,7 @@ pub fn remove_tree(path: &Path) {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn nothing_is_too_deep_or_too_closed() {

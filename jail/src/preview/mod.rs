@@ -50,7 +50,7 @@ use nix::time::{ClockId, clock_gettime};
 use sjail_policy::bytes::ByteString;
 use sjail_policy::plan::Plan;
 
-use crate::layout::{Overlay, Place, Root, What, tree};
+use crate::layout::{Lasting, Overlay, Place, Root, What, tree};
 use crate::protect::finding::Finding;
 use crate::protect::judge::Court;
 use crate::protect::quarantine::Quarantine;
@@ -421,6 +421,7 @@ impl Preview {
             },
             upper: c_string(&home.upper())?,
             work: c_string(&home.work())?,
+            lasting: Lasting::WhenKept,
         })))
     }
 

@@ -3,21 +3,26 @@
 //! Of an overlay only the upper layer is gone through: what the command did not touch is
 //! not looked at, however large the workspace is. Of a copy everything is.
 
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use nix::sys::stat::FileStat;
 use sha2::{Digest, Sha256};
 
-use super::beneath::{Beneath, Kind, kind};
+use super::beneath::{Beneath, Kind, kind, stat_in};
 use super::entry::{Act, Base, Entry, Span, content_size, is_own};
 use super::layer::Means;
 use super::names::Guarded;
 
 /// Up to this size a file's content is hashed, to tell later whether the host changed it.
 const HASHED: u64 = 64 << 20;
+
+/// So many folders are kept open, one below the other.
+const OPEN: usize = 64;
 
 /// One place's layer and the host's folder under it.
 pub struct Walk<'a> {
@@ -47,6 +52,9 @@ pub struct Walk<'a> {
 /// A folder that is being gone through.
 struct Folder {
     path: PathBuf,
+    /// The layer's, open: what is in it is found without going all the way each time. None
+    /// where so many are open already that there would be no end of them.
+    place: Option<OwnedFd>,
     /// What the layer has in it, in order.
     names: Vec<OsString>,
     next: usize,
@@ -80,7 +88,7 @@ impl Walk<'_> {
             self.merged(top, &old, &new)?;
         }
         // Not by recursion: a command can nest folders deeper than a stack is.
-        let mut open = vec![self.folder(top.to_owned(), Ground::Merged)?];
+        let mut open = vec![self.folder(top.to_owned(), Ground::Merged, 0)?];
         while let Some(folder) = open.last_mut() {
             let Some(name) = folder.names.get(folder.next) else {
                 self.hidden(folder)?;
@@ -89,16 +97,28 @@ impl Walk<'_> {
             };
             folder.next += 1;
             let path = folder.path.join(name);
-            if let Some(ground) = self.one(&path, folder.ground)? {
-                open.push(self.folder(path, ground)?);
+            let new = match &folder.place {
+                Some(place) => stat_in(place, &CString::new(name.as_bytes())?)?,
+                None => self.upper.stat(&path)?,
+            };
+            let found = match new {
+                Some(new) => self.one(&path, &new, folder.ground)?,
+                None => self.too_deep(&path, folder.ground).map(|()| None)?,
+            };
+            if let Some(ground) = found {
+                open.push(self.folder(path, ground, open.len())?);
             }
         }
         Ok(())
     }
 
-    fn folder(&self, path: PathBuf, ground: Ground) -> io::Result<Folder> {
+    fn folder(&self, path: PathBuf, ground: Ground, depth: usize) -> io::Result<Folder> {
         let is_marked = self.means == Means::Copy || self.upper.is_opaque(&path);
         Ok(Folder {
+            place: match depth < OPEN {
+                true => Some(self.upper.place(&path)?),
+                false => None,
+            },
             names: self.upper.names(&path)?,
             next: 0,
             ground: match ground {
@@ -126,10 +146,7 @@ impl Walk<'_> {
     }
 
     /// One name; a folder is gone into, and this is what the host has there.
-    fn one(&mut self, path: &Path, ground: Ground) -> io::Result<Option<Ground>> {
-        let Some(new) = &self.upper.stat(path)? else {
-            return self.too_deep(path, ground).map(|()| None);
-        };
+    fn one(&mut self, path: &Path, new: &FileStat, ground: Ground) -> io::Result<Option<Ground>> {
         let old = match ground {
             Ground::Merged | Ground::Hidden => self.lower.stat(path)?,
             Ground::New => None,
