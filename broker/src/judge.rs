@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use serde_json::json;
 use sjail_policy::bytes::ByteString;
 use sjail_policy::classify::{self, Classification, Context};
-use sjail_policy::config::{Mode as Jailed, OnFailure, Origin, Policy, Preview, Run, Setting};
+use sjail_policy::config::{Mode as Jailed, OnFailure, Policy, Preview, Run};
 use sjail_policy::decide::{self, Action, decide};
 use sjail_policy::need::{self, Need};
 use sjail_policy::plan::{NetworkMode, Plan};
@@ -329,22 +329,20 @@ impl Judge {
         }
     }
 
-    /// The policy with the kept allow list, which is as good as a line in the user's
-    /// own file.
+    /// The policy with the kept allow list.
     fn with_allowlist<'a>(&self, policy: &'a Policy) -> (Cow<'a, Policy>, Hash) {
         let rules = self
             .allowlist
             .read()
             .unwrap_or_else(PoisonError::into_inner);
         let mut policy = Cow::Borrowed(policy);
+        if !rules.is_empty() {
+            policy.to_mut().allow_kept(&rules);
+        }
         let mut text = String::new();
         for rule in rules.iter() {
             text.push_str(&rule.text());
             text.push('\n');
-            policy.to_mut().apply(
-                Setting::CommandsAllow(rule.clone()),
-                Origin::CommandLine("sjail allowlist"),
-            );
         }
         (policy, Hash::of(text.as_bytes()))
     }

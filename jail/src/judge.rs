@@ -14,6 +14,7 @@ use sjail_policy::rule::Bases;
 
 use crate::caller::Account;
 use crate::error::Error;
+use crate::kept;
 use crate::programs;
 use crate::sources;
 use crate::workspace;
@@ -70,6 +71,12 @@ impl Judge {
         };
         let loaded = load(&sources::gather(account, &workspace, options)?)?;
         Ok(Judge::of(account, loaded, &cwd, &workspace))
+    }
+
+    /// The same with what the broker keeps: it judges as `sjail run` is judged.
+    pub fn with_kept(mut self, account: &Account) -> Judge {
+        self.loaded.policy.allow_kept(&kept::patterns(account));
+        self
     }
 
     /// The judge by a policy that has been read.

@@ -52,9 +52,11 @@ pub(super) async fn ask(
             }
             Put::Waits(stored) => *stored,
         };
-        match wait(visit, &case, &asked, &mut changes).await? {
-            Waited::Over => return Ok(()),
-            Waited::Approved => {}
+        // Somebody has said yes already, and nobody was there to hear it.
+        if asked.status == RequestStatus::Pending
+            && let Waited::Over = wait(visit, &case, &asked, &mut changes).await?
+        {
+            return Ok(());
         }
         match use_approval(visit, &mut case, &asked.id).await? {
             Use::Over => return Ok(()),
@@ -84,7 +86,7 @@ pub(super) async fn bind(visit: &Visit, case: &Case) -> Result<Binding> {
 enum Put {
     /// A standing permission covers it.
     Granted(Box<Run>, Answer),
-    /// It waits.
+    /// It waits, or waits to be used.
     Waits(Box<Stored>),
     /// No room.
     Full { waiting: u64 },
@@ -113,6 +115,9 @@ async fn put_in_queue(
         .service
         .writer
         .write(move |ledger| {
+            if let Some(stored) = request::answered(ledger.connection(), &new, now())? {
+                return Ok(Queued::Asked(Asked::Same(Box::new(stored))));
+            }
             if grants && let Some(used) = permit::use_one(ledger, &here, now())? {
                 intent.approver = Some(used.approver.clone());
                 let seq = begin_run(ledger, &granted_id, uid, &note, intent, now())?;

@@ -63,13 +63,10 @@ enum Op {
 /// Checks, and gives the exit status.
 pub fn run(words: &[OsString]) -> Result<u8, Failure> {
     let args: CheckArgs = read(words)?;
-    let judge = Judge::here(
-        &Account::own(),
-        args.workspace.as_deref(),
-        CommandLine::default(),
-    )?;
+    let account = Account::own();
+    let judge = Judge::here(&account, args.workspace.as_deref(), CommandLine::default())?;
     if args.jsonl {
-        return each_line(&judge);
+        return each_line(&judge.with_kept(&account));
     }
     if let Some(path) = &args.path {
         let operation = match args.op {
@@ -89,6 +86,7 @@ pub fn run(words: &[OsString]) -> Result<u8, Failure> {
         None if args.command.is_empty() => return Err(Error::NothingToCheck.into()),
         None => Typed::Argv(args.command),
     };
+    let judge = judge.with_kept(&account);
     let (line, decision) = judge.foresee(&typed, &judge.context, Asking::Policy);
     let refused = judge.refusal(&typed, &line, &decision);
     match args.json {
