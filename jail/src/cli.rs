@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use sjail_policy::duration::Duration;
+use sjail_policy::wire::request::ProgramText;
 
 use crate::processor::Processors;
 
@@ -251,6 +252,10 @@ pub struct RunArgs {
     /// How many processors it has; not for anybody to type
     #[arg(skip)]
     pub processors: Processors,
+
+    /// The program text that waits on standard input; not for anybody to type
+    #[arg(skip)]
+    pub text: Option<ProgramText>,
 
     /// A line for /bin/sh instead of a program
     #[arg(short = 'c', value_name = "SHELL LINE", conflicts_with = "command")]

@@ -192,6 +192,7 @@ pub fn wish(args: &RunArgs, account: &Account) -> Result<Wish, Error> {
         },
         approval: args.approval.clone(),
         commit: None,
+        text: args.text.clone(),
     })
 }
 

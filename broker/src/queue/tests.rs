@@ -52,6 +52,7 @@ fn new(command: &str) -> New {
         env: vec![],
         files: vec![],
         policy: "p".to_owned(),
+        text: None,
     };
     New {
         uid: 1000,

@@ -78,9 +78,13 @@ pub(super) async fn bind(visit: &Visit, case: &Case) -> Result<Binding> {
     let files = case.judgement.files(&case.typed());
     let given = case.judgement.given();
     let policy = case.judgement.policy_hash.clone();
-    tokio::task::spawn_blocking(move || binder.bind(&argv, &cwd, &env, (&files, &given), &policy))
-        .await
-        .map_err(|_| Error::WriterGone)?
+    let work = move || binder.bind(&argv, &cwd, &env, (&files, &given), &policy);
+    let bound = tokio::task::spawn_blocking(work);
+    let binding = bound.await.map_err(|_| Error::WriterGone)??;
+    Ok(Binding {
+        text: case.text(),
+        ..binding
+    })
 }
 
 enum Put {

@@ -42,6 +42,9 @@ pub struct CheckArgs {
     /// What is to be done with the path
     #[arg(long, value_name = "read|write|edit", value_enum, requires = "path")]
     op: Option<Op>,
+    /// Say no to a line with any other command in it; can be repeated
+    #[arg(long, value_name = "NAME", conflicts_with = "path")]
+    only: Vec<String>,
     /// The project folder
     #[arg(long, value_name = "DIR")]
     workspace: Option<PathBuf>,
@@ -64,7 +67,8 @@ enum Op {
 pub fn run(words: &[OsString]) -> Result<u8, Failure> {
     let args: CheckArgs = read(words)?;
     let account = Account::own();
-    let judge = Judge::here(&account, args.workspace.as_deref(), CommandLine::default())?;
+    let judge = Judge::here(&account, args.workspace.as_deref(), CommandLine::default())?
+        .with_only(&args.only);
     if args.jsonl {
         return each_line(&judge.with_kept(&account));
     }

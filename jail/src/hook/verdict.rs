@@ -43,7 +43,7 @@ pub enum Verdict {
 }
 
 /// The policy's answer; an error is a sentence.
-pub fn of(agent: Agent, question: &Question) -> Result<Verdict, String> {
+pub fn of(agent: Agent, question: &Question, only: &[String]) -> Result<Verdict, String> {
     if let Some(cwd) = &question.cwd {
         std::env::set_current_dir(cwd)
             .map_err(|error| format!("the folder {} cannot be used: {error}", cwd.display()))?;
@@ -84,7 +84,7 @@ pub fn of(agent: Agent, question: &Question) -> Result<Verdict, String> {
             Ok(worst)
         }
         Act::Shell { line, folder, .. } => {
-            let judge = judge.with_kept(&account);
+            let judge = judge.with_kept(&account).with_only(only);
             if let Some(folder) = folder {
                 inside(&judge, folder)?;
             }

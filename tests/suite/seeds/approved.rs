@@ -18,6 +18,8 @@ pub fn tests() -> Vec<Test> {
         an_approval_is_not_used_by_its_name_in_a_hook,
         sandbox_exec_goes_on_after_a_yes,
         a_tool_goes_on_after_a_yes,
+        a_program_text_is_recorded,
+        a_program_text_is_part_of_what_was_approved,
         whoever_says_what_would_happen_knows_the_allow_list,
     ]
 }
@@ -365,5 +367,82 @@ fn whoever_says_what_would_happen_knows_the_allow_list(scene: &Scene) -> Verdict
     assert!(!here.join("build").exists());
     desk.sjail(["allowlist", "remove", line])?.succeeds()?;
     assert_eq!(judged()?, before);
+    Ok(())
+}
+
+/// The record of what ran last, whole.
+fn last_intent(desk: &Desk<'_>) -> Verdict<Value> {
+    let words = ["audit", "log", "--events", "--last", "100", "--json"];
+    let events = desk.sjail(words)?.json()?;
+    let found = events
+        .as_array()
+        .into_iter()
+        .flatten()
+        .rfind(|record| record["event"] == "intent");
+    Ok(found.cloned().unwrap_or_default())
+}
+
+/// secure-sandbox 9, 22-24: the log holds what ran, and the words `bash -s` do not say that.
+fn a_program_text_is_recorded(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    let code = |text: &str| -> Verdict<Value> {
+        let call = scene.sjail(["code", "--language", "bash", "-"]);
+        let call = call.env("MY_TOKEN", "hunter2hunter2").input(text);
+        call.output()?.succeeds()?;
+        Ok(last_intent(&desk)?["detail"]["text"].clone())
+    };
+    let told = code("echo hunter2hunter2\necho second\n")?;
+    let head = told["head"].as_str().unwrap_or_default();
+    assert!(head.starts_with("echo "), "{told}");
+    assert!(head.contains("echo second"), "{told}");
+    assert!(!head.contains("hunter2"), "{told}");
+    assert_eq!((&told["length"], &told["cut"]), (&json!(32), &json!(false)));
+    let sum = scene
+        .host("sha256sum")
+        .input("echo hunter2hunter2\necho second\n");
+    let sum = sum.output()?.stdout;
+    assert!(
+        sum.starts_with(told["sha256"].as_str().unwrap_or("?")),
+        "{told}"
+    );
+    // A secret that lies across the end of what is kept leaves no part of itself.
+    let long = format!(
+        ": {}hunter2hunter2\n{}",
+        "x".repeat(4084),
+        ": y\n".repeat(100)
+    );
+    let told = code(&long)?;
+    let head = told["head"].as_str().unwrap_or_default();
+    assert_eq!(told["cut"], true);
+    assert!(head.len() <= 4096 && !head.contains("hunt"), "{head}");
+    Ok(())
+}
+
+/// Somebody who says yes to a text says it to that text.
+fn a_program_text_is_part_of_what_was_approved(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    desk.needs_no_terminal()?;
+    let policy = "[commands]\nlevel = \"allowlist\"\n";
+    scene.home_file(".config/sjail/policy.toml", policy)?;
+    let sjail = scene.program("sjail").display().to_string();
+    let here = scene.workspace();
+    let code = |text: &str| -> Verdict<String> {
+        let line = format!("printf '%s' '{text}' | {sjail} code --language bash -");
+        Ok(ran(scene, &here, &line)?.1)
+    };
+    let asked = code("echo a-$((1+1))")?;
+    assert!(asked.contains("approval is pending"), "{asked}");
+    let id = desk.newest()?;
+    let shown = desk.sjail(["queue", "show", &id])?;
+    shown.stdout_has("echo a-$((1+1))")?.stdout_has("sha256")?;
+    desk.sjail(["queue", "approve", &id])?.succeeds()?;
+    let other = code("echo b-$((1+1))")?;
+    assert!(other.contains("approval is pending"), "{other}");
+    assert_ne!(desk.newest()?, id);
+    let same = code("echo a-$((1+1))")?;
+    assert!(
+        same.contains("\"output\":\"a-2\"") || same.contains("\"output\": \"a-2\""),
+        "{same}"
+    );
     Ok(())
 }
