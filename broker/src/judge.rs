@@ -11,6 +11,7 @@ use sjail_policy::classify::{self, Classification, Context};
 use sjail_policy::config::{Mode as Jailed, OnFailure, Policy, Preview, Run};
 use sjail_policy::decide::{self, Action, decide};
 use sjail_policy::need::{self, Need};
+use sjail_policy::only::Only;
 use sjail_policy::plan::{NetworkMode, Plan};
 use sjail_policy::risk::Risk;
 use sjail_policy::rule::{Bases, Rule};
@@ -179,8 +180,8 @@ impl Judge {
         };
         let surroundings = Surroundings::of(submission, self.policies.account())?;
         let line = classified(typed, &surroundings.context);
-        let options = &submission.options;
-        match self.policies.load(&surroundings.workspace, options) {
+        let (_, options) = Only::among(&submission.options);
+        match self.policies.load(&surroundings.workspace, &options) {
             Ok(in_force) => Ok(self.judge_by(&in_force, submission, typed, &surroundings, line)),
             Err(NoPolicy::CommandLine(error)) => {
                 self.refuse_options(submission, typed, &surroundings, line, &error.to_string())
@@ -233,7 +234,10 @@ impl Judge {
             Asking::Policy => decide::Asking::Policy,
             Asking::Always => decide::Asking::Always,
         };
-        let decision = decide(&line, policy, bases, asking);
+        let mut decision = decide(&line, policy, bases, asking);
+        if let (Some(only), _) = Only::among(&submission.options) {
+            only.narrow(&line, &mut decision);
+        }
         let place = match decision.place {
             decide::Place::Jail => Place::Jail,
             decide::Place::Host => Place::Host,

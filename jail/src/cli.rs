@@ -253,6 +253,10 @@ pub struct RunArgs {
     #[arg(skip)]
     pub processors: Processors,
 
+    /// The commands that a caller of `sjail hook plain` names; not for anybody to type
+    #[arg(skip)]
+    pub only: Vec<String>,
+
     /// The program text that waits on standard input; not for anybody to type
     #[arg(skip)]
     pub text: Option<ProgramText>,

@@ -1,6 +1,7 @@
 //! A caller's own list of commands: what is not on it does not run. It narrows what the policy
 //! says and can allow nothing.
 
+use crate::bytes::ByteString;
 use crate::classify::{Classification, SimpleCommand};
 use crate::decide::{Action, DecidedBy, Decision};
 use crate::effect::Span;
@@ -17,6 +18,18 @@ impl Only {
     /// These and no others; none is a list, too.
     pub fn these(names: Vec<String>) -> Only {
         Only(names)
+    }
+
+    /// The list among the options of a submission, and the options without it.
+    pub fn among(options: &[ByteString]) -> (Option<Only>, Vec<ByteString>) {
+        let name = |option: &ByteString| {
+            let name = option.as_bytes().strip_prefix(b"--only=")?;
+            Some(String::from_utf8_lossy(name).into_owned())
+        };
+        let names: Vec<String> = options.iter().filter_map(name).collect();
+        let rest = options.iter().filter(|option| name(option).is_none());
+        let only = (!names.is_empty()).then_some(Only(names));
+        (only, rest.cloned().collect())
     }
 
     /// Blocks a line with any other command in it, also under a wrapper or as one, and a line of

@@ -107,7 +107,7 @@ pub fn of(agent: Agent, question: &Question, only: &[String]) -> Result<Verdict,
             };
             Ok(match decision.action {
                 Action::Block => {
-                    record::refused(agent, question, own.as_deref().unwrap_or(line));
+                    record::refused(agent, question, own.as_deref().unwrap_or(line), only);
                     Verdict::No { why }
                 }
                 Action::Ask if own.is_none() && !is_approved(agent, question, &judge, &account) => {

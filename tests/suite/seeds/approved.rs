@@ -1,5 +1,5 @@
 //! How it goes on after a yes, and that whoever says what would happen says what happens:
-//! secure-sandbox 88-131 (execute, queue), 216-236 (the tools), and the hooks.
+//! secure-sandbox 84-99 (execute, queue), 126-151 and 226-241 (the tools), and the hooks.
 
 use std::fs;
 use std::path::Path;
@@ -237,7 +237,7 @@ fn an_approval_is_not_used_by_its_name_in_a_hook(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-/// secure-sandbox 97-105: an approved command executes.
+/// secure-sandbox 84-95, 236-237: an approved command executes.
 fn sandbox_exec_goes_on_after_a_yes(scene: &Scene) -> Verdict {
     let desk = Desk::at(scene);
     desk.needs_no_terminal()?;
@@ -322,7 +322,7 @@ fn a_tool_goes_on_after_a_yes(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-/// secure-sandbox 62-78, 140-150: a listed command is judged as it would run, also once the
+/// secure-sandbox 73-83, 109-125: a listed command is judged as it would run, also once the
 /// broker has ended.
 fn whoever_says_what_would_happen_knows_the_allow_list(scene: &Scene) -> Verdict {
     let desk = Desk::at(scene);
@@ -382,7 +382,7 @@ fn last_intent(desk: &Desk<'_>) -> Verdict<Value> {
     Ok(found.cloned().unwrap_or_default())
 }
 
-/// secure-sandbox 9, 22-24: the log holds what ran, and the words `bash -s` do not say that.
+/// secure-sandbox 9, 33-34: the log holds what ran, and the words `bash -s` do not say that.
 fn a_program_text_is_recorded(scene: &Scene) -> Verdict {
     let desk = Desk::at(scene);
     let code = |text: &str| -> Verdict<Value> {

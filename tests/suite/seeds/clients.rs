@@ -153,6 +153,7 @@ for command in ["git add . && git commit -m 'msg'", "wc -l try.py", "cat try.py 
     is_safe, reason = sandbox.validate_command(command)
     print(command, "->", is_safe, reason)
     print(asyncio.run(hook({"tool_input": {"command": command}}, "id", None)).get("reason"))
+print([event.command for event in sandbox.get_audit_log() if event.action == "BLOCK"])
 sandbox.add_allowed_command("wc")
 print("after", sandbox.validate_command("cat try.py | wc -l"))
 sandbox.configure_allowlist([])
@@ -170,6 +171,7 @@ print("none", sandbox.validate_command("ls"))
         .stdout_has("sudo ls -> False Command 'sudo' not in allowlist\n")?
         .stdout_has("rm -rf build -> False Recursive deletion\n")?
         .stdout_has("rm -rf / -> False Deletes the whole file system")?
+        .stdout_has("['wc -l try.py', 'cat try.py | wc -l', 'sudo ls', 'rm -rf /']\n")?
         .stdout_has("after (True, None)\nnone (False, \"Command 'ls' not in allowlist\")\n")?;
     Ok(())
 }
