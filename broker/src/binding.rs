@@ -68,6 +68,7 @@ impl Binder {
             &submission.env,
             &submission.options,
             (&submission.agent, &submission.session, submission.asking),
+            &submission.text,
         );
         let mut digest = Sha256::new();
         digest.update(self.salt);
@@ -99,6 +100,7 @@ impl Binder {
             env: self.bind_env(env),
             files: bound,
             policy: policy.to_owned(),
+            text: None,
         })
     }
 
@@ -218,6 +220,11 @@ fn digest(uid: u32, binding: &Binding, part: Part) -> Hash {
         add(hash.as_bytes());
     }
     add(binding.policy.as_bytes());
+    if let Some(text) = &binding.text {
+        add(b"\0text");
+        add(text.sha256.as_bytes());
+        add(&text.length.to_le_bytes());
+    }
     if part == Part::All {
         add(&binding.cwd.dev.to_le_bytes());
         add(&binding.cwd.ino.to_le_bytes());
@@ -238,6 +245,13 @@ pub fn differences(approved: &Binding, now: &Binding) -> Vec<String> {
             show::inert(approved.cwd.path.as_bytes()),
             show::inert(now.cwd.path.as_bytes())
         ));
+    }
+    let text = |binding: &Binding| {
+        let text = binding.text.as_ref()?;
+        Some((text.sha256.clone(), text.length))
+    };
+    if text(approved) != text(now) {
+        found.push("the program text is another one".to_owned());
     }
     if approved.policy != now.policy {
         found.push("the policy has changed".to_owned());
@@ -291,6 +305,7 @@ pub fn differences(approved: &Binding, now: &Binding) -> Vec<String> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use sjail_policy::wire::request::ProgramText;
 
     fn variable(name: &str, value: &str) -> Variable {
         Variable {
@@ -339,6 +354,19 @@ mod tests {
                 "the variable B is gone",
                 "the variable C is new"
             ]
+        );
+
+        let mut after = before.clone();
+        after.text = Some(ProgramText {
+            sha256: "t".to_owned(),
+            length: 1,
+            head: "x".into(),
+            cut: false,
+        });
+        assert_ne!(twin(1, &before), twin(1, &after));
+        assert_eq!(
+            differences(&before, &after),
+            ["the program text is another one"]
         );
 
         let mut after = before.clone();

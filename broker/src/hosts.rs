@@ -132,6 +132,7 @@ impl Case {
             files: Vec::new(),
             // No command has this: an answer about a host never lets one run.
             policy: "network".to_owned(),
+            text: None,
         };
         Ok(Case {
             settings: Settings::of(&in_force.loaded.policy),

@@ -8,9 +8,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use serde_json::json;
 use sjail_policy::bytes::ByteString;
 use sjail_policy::classify::{self, Classification, Context};
-use sjail_policy::config::{Mode as Jailed, OnFailure, Origin, Policy, Preview, Run, Setting};
+use sjail_policy::config::{Mode as Jailed, OnFailure, Policy, Preview, Run};
 use sjail_policy::decide::{self, Action, decide};
 use sjail_policy::need::{self, Need};
+use sjail_policy::only::Only;
 use sjail_policy::plan::{NetworkMode, Plan};
 use sjail_policy::risk::Risk;
 use sjail_policy::rule::{Bases, Rule};
@@ -179,8 +180,8 @@ impl Judge {
         };
         let surroundings = Surroundings::of(submission, self.policies.account())?;
         let line = classified(typed, &surroundings.context);
-        let options = &submission.options;
-        match self.policies.load(&surroundings.workspace, options) {
+        let (_, options) = Only::among(&submission.options);
+        match self.policies.load(&surroundings.workspace, &options) {
             Ok(in_force) => Ok(self.judge_by(&in_force, submission, typed, &surroundings, line)),
             Err(NoPolicy::CommandLine(error)) => {
                 self.refuse_options(submission, typed, &surroundings, line, &error.to_string())
@@ -233,7 +234,10 @@ impl Judge {
             Asking::Policy => decide::Asking::Policy,
             Asking::Always => decide::Asking::Always,
         };
-        let decision = decide(&line, policy, bases, asking);
+        let mut decision = decide(&line, policy, bases, asking);
+        if let (Some(only), _) = Only::among(&submission.options) {
+            only.narrow(&line, &mut decision);
+        }
         let place = match decision.place {
             decide::Place::Jail => Place::Jail,
             decide::Place::Host => Place::Host,
@@ -329,22 +333,20 @@ impl Judge {
         }
     }
 
-    /// The policy with the kept allow list, which is as good as a line in the user's
-    /// own file.
+    /// The policy with the kept allow list.
     fn with_allowlist<'a>(&self, policy: &'a Policy) -> (Cow<'a, Policy>, Hash) {
         let rules = self
             .allowlist
             .read()
             .unwrap_or_else(PoisonError::into_inner);
         let mut policy = Cow::Borrowed(policy);
+        if !rules.is_empty() {
+            policy.to_mut().allow_kept(&rules);
+        }
         let mut text = String::new();
         for rule in rules.iter() {
             text.push_str(&rule.text());
             text.push('\n');
-            policy.to_mut().apply(
-                Setting::CommandsAllow(rule.clone()),
-                Origin::CommandLine("sjail allowlist"),
-            );
         }
         (policy, Hash::of(text.as_bytes()))
     }

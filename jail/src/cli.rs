@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use sjail_policy::duration::Duration;
+use sjail_policy::wire::request::ProgramText;
 
 use crate::processor::Processors;
 
@@ -251,6 +252,14 @@ pub struct RunArgs {
     /// How many processors it has; not for anybody to type
     #[arg(skip)]
     pub processors: Processors,
+
+    /// The commands that a caller of `sjail hook plain` names; not for anybody to type
+    #[arg(skip)]
+    pub only: Vec<String>,
+
+    /// The program text that waits on standard input; not for anybody to type
+    #[arg(skip)]
+    pub text: Option<ProgramText>,
 
     /// A line for /bin/sh instead of a program
     #[arg(short = 'c', value_name = "SHELL LINE", conflicts_with = "command")]

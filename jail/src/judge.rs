@@ -9,11 +9,13 @@ use sjail_policy::config::{CommandLine, Loaded, Run, load};
 use sjail_policy::decide::{Action, Asking, Decision, Place, decide, doubt_programs, matching};
 use sjail_policy::explain::Steps;
 use sjail_policy::need::{self, Need};
+use sjail_policy::only::Only;
 use sjail_policy::plan::{Plan, User};
 use sjail_policy::rule::Bases;
 
 use crate::caller::Account;
 use crate::error::Error;
+use crate::kept;
 use crate::programs;
 use crate::sources;
 use crate::workspace;
@@ -50,6 +52,8 @@ pub struct Judge {
     home: PathBuf,
     workspace: PathBuf,
     path: OsString,
+    /// The caller's own list, which narrows the policy.
+    only: Option<Only>,
 }
 
 impl Judge {
@@ -72,6 +76,18 @@ impl Judge {
         Ok(Judge::of(account, loaded, &cwd, &workspace))
     }
 
+    /// The same with what the broker keeps: it judges as `sjail run` is judged.
+    pub fn with_kept(mut self, account: &Account) -> Judge {
+        self.loaded.policy.allow_kept(&kept::patterns(account));
+        self
+    }
+
+    /// The same, narrowed to the commands that a caller names, if it names any.
+    pub fn with_only(mut self, names: &[String]) -> Judge {
+        self.only = (!names.is_empty()).then(|| Only::these(names.to_vec()));
+        self
+    }
+
     /// The judge by a policy that has been read.
     pub fn of(account: &Account, loaded: Loaded, cwd: &Path, workspace: &Path) -> Judge {
         let text = |path: &Path| path.to_string_lossy().into_owned();
@@ -83,6 +99,7 @@ impl Judge {
             home: account.home.clone(),
             workspace: workspace.to_owned(),
             path: std::env::var_os("PATH").unwrap_or_default(),
+            only: None,
         }
     }
 
@@ -111,7 +128,10 @@ impl Judge {
         if !self.loaded.policy.allow.is_empty() || self.loaded.policy.elevated.value {
             doubt_programs(&mut line, &|name| programs::is_trusted(&self.path, name));
         }
-        let decision = decide(&line, &self.loaded.policy, self.bases(), asking);
+        let mut decision = decide(&line, &self.loaded.policy, self.bases(), asking);
+        if let Some(only) = &self.only {
+            only.narrow(&line, &mut decision);
+        }
         (line, decision)
     }
 

@@ -26,6 +26,7 @@ mod hook;
 mod init;
 mod inside;
 mod judge;
+mod kept;
 mod landlock;
 mod layout;
 mod limits;

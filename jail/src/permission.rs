@@ -9,8 +9,8 @@ use sjail_policy::plan::{Plan, User, Variable};
 use sjail_policy::redact::Redactor;
 use sjail_policy::wire::PROTOCOL;
 use sjail_policy::wire::request::{
-    Answer, Apply, Asking, Binding, Elsewhere, Outcome as Told, Place, Run, Submission, Typed,
-    Waiting,
+    Answer, Apply, Asking, Binding, Elsewhere, Outcome as Told, Place, ProgramText, Run,
+    Submission, Typed, Waiting,
 };
 
 use crate::channel::ToJail;
@@ -81,6 +81,8 @@ pub struct Wish {
     pub approval: Option<String>,
     /// The preview that is to be kept.
     pub commit: Option<String>,
+    /// The program text that the command gets.
+    pub text: Option<ProgramText>,
 }
 
 /// Submits the command; what does not depend on the answer can be done meanwhile.
@@ -101,6 +103,7 @@ pub fn submit(desk: &Desk, wish: Wish, report: &Report) -> Result<Inquiry, Error
         wait_ms: wish.wait_ms,
         approval: wish.approval,
         commit: wish.commit,
+        text: wish.text,
     };
     let mut inquiry = Inquiry {
         client: Client::connect(desk)?,

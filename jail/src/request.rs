@@ -168,6 +168,8 @@ pub fn wish(args: &RunArgs, account: &Account) -> Result<Wish, Error> {
     if args.workspace.is_some() {
         options.push("--workspace".into());
     }
+    let only = args.only.iter();
+    options.extend(only.map(|name| format!("--only={name}").as_str().into()));
     Ok(Wish {
         command,
         cwd: found.cwd.into(),
@@ -192,6 +194,7 @@ pub fn wish(args: &RunArgs, account: &Account) -> Result<Wish, Error> {
         },
         approval: args.approval.clone(),
         commit: None,
+        text: args.text.clone(),
     })
 }
 

@@ -23,6 +23,7 @@ pub mod host;
 pub mod import;
 pub mod language;
 pub mod need;
+pub mod only;
 pub mod plan;
 pub mod policy_test;
 pub mod profile;

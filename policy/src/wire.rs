@@ -17,7 +17,7 @@ pub use frame::{FrameError, Frames, encode};
 pub use message::{Call, Reply};
 
 /// The version both sides must agree on; raised when a message changes its meaning.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// The file name of the socket where commands are submitted.
 pub const REQUEST_SOCKET: &str = "request.sock";

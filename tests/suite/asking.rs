@@ -52,7 +52,7 @@ def reply(s):
         data += piece
     return json.loads(data[:-1])
 def submit(line, more=False, **rest):
-    there = {'protocol': 2, 'cwd': os.getcwd(), 'workspace': os.getcwd()}
+    there = {'protocol': 3, 'cwd': os.getcwd(), 'workspace': os.getcwd()}
     there.update(rest)
     return call('Submit', more, command={'line': line}, **there)
 "#;

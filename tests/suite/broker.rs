@@ -290,7 +290,7 @@ fn nonsense_on_the_socket_harms_nobody(scene: &Scene) -> Verdict {
         &b"{\"method\":"[..],
         b"nonsense\0",
         b"\0\0\0\0",
-        b"{\"method\":\"io.sjail.Broker.Submit\",\"parameters\":{\"protocol\":2,\"command\":{\"argv\":[]}}}\0",
+        b"{\"method\":\"io.sjail.Broker.Submit\",\"parameters\":{\"protocol\":3,\"command\":{\"argv\":[]}}}\0",
         b"{\"method\":\"io.sjail.Control.List\"}\0",
     ] {
         let mut stream = UnixStream::connect(&path)?;

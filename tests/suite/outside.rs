@@ -103,7 +103,7 @@ import json, os, socket, sys
 def submit(**more):
     s = socket.socket(socket.AF_UNIX)
     s.connect("/run/sjail/request.sock")
-    words = {"protocol": 2, "command": {"argv": ["pwd"]}, "cwd": os.getcwd(), "workspace": os.getcwd(), "wait_ms": 0}
+    words = {"protocol": 3, "command": {"argv": ["pwd"]}, "cwd": os.getcwd(), "workspace": os.getcwd(), "wait_ms": 0}
     words.update(more)
     s.sendall(json.dumps({"method": "io.sjail.Broker.Submit", "parameters": words}).encode() + b"\0")
     text = b""

@@ -338,6 +338,20 @@ pub fn described(request: &wire::Request) -> String {
             None => field("is given", &path),
         }
     }
+    if let Some(text) = request
+        .binding
+        .as_ref()
+        .and_then(|bound| bound.text.as_ref())
+    {
+        let whole = format!("{} bytes (sha256 {})", text.length, text.sha256);
+        field("text", &whole);
+        for line in lossy(text.head.as_bytes()).lines() {
+            field("it says", line);
+        }
+        if text.cut {
+            field("it says", "(this is its beginning; the rest is not shown)");
+        }
+    }
     if let Some(always) = &request.always {
         field(
             "always",

@@ -146,7 +146,8 @@ pub fn run(call: &Call<'_>, words: &[String], input: &[u8]) -> Result<Value> {
         let id = result["approval"]["id"].as_str().unwrap_or_default();
         result["next"] = json!(format!(
             "a person must answer: `sjail queue approve {id}`. Then call sandbox_exec with \
-             {{\"approval\": \"{id}\"}}; sandbox_queue_list shows how it stands"
+             {{\"approval\": \"{id}\"}}, or as now once more: it runs once, exactly as it was \
+             approved. sandbox_queue_list shows how it stands"
         ));
     }
     if result["truncated"] == true {

@@ -92,6 +92,27 @@ impl Body {
         self.evidence.as_ref()?["summary"].as_str()
     }
 
+    /// Whether this is the question of `before` again. The same command in the same place is
+    /// not enough: it comes under the same names, with the same options, for the same
+    /// purpose, and out of a jail only from the processes that asked.
+    fn comes_back_for(&self, before: &Body) -> bool {
+        let is_jailed = |body: &Body| body.peer["jailed"] != false;
+        let same_jail =
+            is_jailed(self) && self.circle.iter().any(|own| before.circle.contains(own));
+        self.typed == before.typed
+            && self.cwd == before.cwd
+            && self.workspace == before.workspace
+            && self.options == before.options
+            && self.agent == before.agent
+            && self.session == before.session
+            && self.subject == before.subject
+            && self.commit == before.commit
+            && self.place == before.place
+            && self.holder == before.holder
+            && is_jailed(self) == is_jailed(before)
+            && (!is_jailed(self) || same_jail)
+    }
+
     /// The preview that was shown, if it can be kept.
     pub fn kept(&self) -> Option<Apply> {
         let evidence = self.evidence.as_ref()?;
@@ -172,7 +193,7 @@ pub struct Stored {
 pub enum Asked {
     /// It waits under this name.
     New(Box<Stored>),
-    /// The very same command already waits.
+    /// The very same command already waits, for an answer or to be run.
     Same(Box<Stored>),
     /// So many wait already that this one is refused.
     Full {
@@ -188,20 +209,45 @@ fn is_sending(reason: &str) -> bool {
     reason.starts_with("Sends ") && reason.ends_with(" away")
 }
 
+/// The approval of this very question, if somebody has said yes to it and nobody has used
+/// that yet: whoever did not wait for the answer comes back for it with the same command.
+pub fn answered(connection: &Connection, new: &New, now: i64) -> Result<Option<Stored>> {
+    same(connection, new, RequestStatus::Approved, now)
+}
+
+/// The same question, if it stands like this and has not lapsed.
+fn same(
+    connection: &Connection,
+    new: &New,
+    status: RequestStatus,
+    now: i64,
+) -> Result<Option<Stored>> {
+    let act = "look for the same request";
+    let mut statement = connection
+        // The first condition is the index's own, word by word: it is not used otherwise.
+        .prepare_cached(&format!(
+            "SELECT {COLUMNS} FROM request WHERE status IN ('pending', 'approved') \
+             AND twin = ?1 AND status = ?2 AND expires > ?3 ORDER BY number"
+        ))
+        .map_err(Error::database(act))?;
+    let rows = statement
+        .query_map(params![new.twin.0, status.name(), now], read)
+        .map_err(Error::database(act))?;
+    for row in rows {
+        let stored = row.map_err(Error::database(act))??;
+        if stored.uid == new.uid && new.body.comes_back_for(&stored.body) {
+            return Ok(Some(stored));
+        }
+    }
+    Ok(None)
+}
+
 /// Puts a request in the queue, unless the same one waits already.
 pub fn ask(ledger: &mut Ledger, new: New, now: i64) -> Result<Asked> {
     expire(ledger, now)?;
     let connection = ledger.connection();
-    let same = connection
-        // The first condition is the index's own, word by word: it is not used otherwise.
-        .prepare_cached(&format!(
-            "SELECT {COLUMNS} FROM request WHERE status IN ('pending', 'approved') \
-             AND twin = ?1 AND status = 'pending' LIMIT 1"
-        ))
-        .and_then(|mut statement| statement.query_row([new.twin.0], read).optional())
-        .map_err(Error::database("look for the same request"))?;
-    if let Some(same) = same {
-        return Ok(Asked::Same(Box::new(same?)));
+    if let Some(same) = same(connection, &new, RequestStatus::Pending, now)? {
+        return Ok(Asked::Same(Box::new(same)));
     }
     let waiting: i64 = connection
         .prepare_cached("SELECT count(*) FROM request WHERE status = 'pending'")

@@ -2,7 +2,7 @@
 use super::answer::{Approver, RunNote, Taken, approve, reject, take};
 use super::permit::{self, Whereabouts};
 use super::request::{
-    Asked, Body, Detail, New, Page, Redacted, Stored, ask, clear, expire, find, list,
+    Asked, Body, Detail, New, Page, Redacted, Stored, answered, ask, clear, expire, find, list,
 };
 use crate::audit::ledger::Ledger;
 use crate::audit::mirror::Mirror;
@@ -52,6 +52,7 @@ fn new(command: &str) -> New {
         env: vec![],
         files: vec![],
         policy: "p".to_owned(),
+        text: None,
     };
     New {
         uid: 1000,
@@ -462,4 +463,63 @@ fn listing_pages_and_clearing() {
     assert_eq!(found.iter().map(|r| &r.id).collect::<Vec<_>>(), [&ids[0]]);
     assert_eq!(desk.tx(|l| clear(l, NOW, "ann")).unwrap(), 0);
     assert_eq!(desk.tx(|l| clear(l, NOW + 1, "ann")).unwrap(), 3);
+}
+
+#[test]
+fn only_the_same_question_comes_back_for_an_answer() {
+    let mut desk = desk();
+    let asked = |jailed: bool| {
+        let mut new = new("rm -r build");
+        new.body.peer = serde_json::json!({ "jailed": jailed });
+        new
+    };
+    let id = desk.ask(asked(false)).id;
+    let found = |desk: &Desk, new: New, at: i64| {
+        answered(desk.ledger.connection(), &new, at)
+            .unwrap()
+            .map(|stored| stored.id)
+    };
+    assert_eq!(found(&desk, asked(false), NOW), None, "nobody has answered");
+    desk.approve(&id, &Extent::default()).unwrap();
+    assert_eq!(found(&desk, asked(false), NOW), Some(id.clone()));
+    assert_eq!(
+        found(&desk, asked(false), NOW + 1800),
+        None,
+        "it has lapsed"
+    );
+    assert_eq!(found(&desk, asked(true), NOW), None, "from inside a jail");
+    assert_eq!(
+        found(&desk, new("rm -r build"), NOW),
+        None,
+        "from nobody knows where"
+    );
+    let change: [fn(&mut New); 8] = [
+        |new| new.uid = 1001,
+        |new| new.body.session = None,
+        |new| new.body.agent = Some("a".to_owned()),
+        |new| new.body.options = vec!["--net=host".into()],
+        |new| new.body.place = Place::Host,
+        |new| new.body.workspace = "/".into(),
+        |new| new.body.commit = Some("p".to_owned()),
+        |new| new.body.holder = Some(process(3)),
+    ];
+    for (number, change) in change.iter().enumerate() {
+        let mut other = asked(false);
+        change(&mut other);
+        assert_eq!(found(&desk, other, NOW), None, "change {number}");
+    }
+    let binding = asked(false).body.binding;
+    assert!(matches!(
+        desk.take(&id, &binding, NOW),
+        Ok(Taken::Run { .. })
+    ));
+    assert_eq!(found(&desk, asked(false), NOW), None, "it was used");
+
+    let id = desk.ask(asked(true)).id;
+    desk.approve(&id, &Extent::default()).unwrap();
+    assert_eq!(found(&desk, asked(false), NOW), None, "what a jail asked");
+    let mut other = asked(true);
+    other.body.circle = vec![process(60)];
+    assert_eq!(found(&desk, other, NOW), None, "another jail");
+    assert_eq!(found(&desk, asked(true), NOW), Some(id));
 }

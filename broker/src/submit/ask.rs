@@ -52,9 +52,11 @@ pub(super) async fn ask(
             }
             Put::Waits(stored) => *stored,
         };
-        match wait(visit, &case, &asked, &mut changes).await? {
-            Waited::Over => return Ok(()),
-            Waited::Approved => {}
+        // Somebody has said yes already, and nobody was there to hear it.
+        if asked.status == RequestStatus::Pending
+            && let Waited::Over = wait(visit, &case, &asked, &mut changes).await?
+        {
+            return Ok(());
         }
         match use_approval(visit, &mut case, &asked.id).await? {
             Use::Over => return Ok(()),
@@ -76,15 +78,19 @@ pub(super) async fn bind(visit: &Visit, case: &Case) -> Result<Binding> {
     let files = case.judgement.files(&case.typed());
     let given = case.judgement.given();
     let policy = case.judgement.policy_hash.clone();
-    tokio::task::spawn_blocking(move || binder.bind(&argv, &cwd, &env, (&files, &given), &policy))
-        .await
-        .map_err(|_| Error::WriterGone)?
+    let work = move || binder.bind(&argv, &cwd, &env, (&files, &given), &policy);
+    let bound = tokio::task::spawn_blocking(work);
+    let binding = bound.await.map_err(|_| Error::WriterGone)??;
+    Ok(Binding {
+        text: case.text(),
+        ..binding
+    })
 }
 
 enum Put {
     /// A standing permission covers it.
     Granted(Box<Run>, Answer),
-    /// It waits.
+    /// It waits, or waits to be used.
     Waits(Box<Stored>),
     /// No room.
     Full { waiting: u64 },
@@ -113,6 +119,9 @@ async fn put_in_queue(
         .service
         .writer
         .write(move |ledger| {
+            if let Some(stored) = request::answered(ledger.connection(), &new, now())? {
+                return Ok(Queued::Asked(Asked::Same(Box::new(stored))));
+            }
             if grants && let Some(used) = permit::use_one(ledger, &here, now())? {
                 intent.approver = Some(used.approver.clone());
                 let seq = begin_run(ledger, &granted_id, uid, &note, intent, now())?;

@@ -6,7 +6,9 @@ use serde_json::json;
 use sjail_policy::bytes::ByteString;
 use sjail_policy::plan::User;
 use sjail_policy::redact::Redactor;
-use sjail_policy::wire::request::{Binding, Place, Refusal, Run, Submission, Typed, Waiting};
+use sjail_policy::wire::request::{
+    Binding, Place, ProgramText, Refusal, Run, Submission, Typed, Waiting,
+};
 
 use crate::audit::record::{Entry, Event, Hash};
 use crate::binding::twin;
@@ -17,6 +19,9 @@ use crate::peer::Home;
 use crate::queue::answer::RunNote;
 use crate::queue::request::{Redacted, Stored};
 use crate::server::Visit;
+
+/// So much of a program text is kept, in bytes.
+const LONGEST_HEAD: usize = 4096;
 
 /// One submission and what was found about it.
 pub(super) struct Case {
@@ -44,13 +49,33 @@ impl Case {
         entry.rule = Some(judgement.rule.clone());
         entry.policy = Some(judgement.policy_hash.clone());
         entry.isolation = Some(judgement.isolation().to_string());
-        let detail = json!({
+        let mut detail = json!({
             "peer": visit.peer.describe(),
             "options": self.submission.options,
             "loosened": judgement.loosened,
             "needs": judgement.access,
         });
+        if let Some(text) = self.text() {
+            detail["text"] = json!({
+                "sha256": text.sha256,
+                "length": text.length,
+                "head": String::from_utf8_lossy(text.head.as_bytes()),
+                "cut": text.cut,
+            });
+        }
         entry.detail(&detail)
+    }
+
+    /// The program text that goes with it, without secrets, whoever was to take them out.
+    pub(super) fn text(&self) -> Option<ProgramText> {
+        let text = self.submission.text.as_ref()?;
+        let head = text.head.as_bytes();
+        let head = head.get(..LONGEST_HEAD).unwrap_or(head);
+        Some(ProgramText {
+            head: self.redactor.redact(head).into(),
+            cut: text.cut || head.len() < text.head.as_bytes().len(),
+            ..text.clone()
+        })
     }
 
     pub(super) fn redacted(&self) -> Redacted {

@@ -172,6 +172,10 @@ async fn put_in_queue(visit: &Visit, case: &Case, holder: &Holder) -> Result<Ask
         .service
         .writer
         .write(move |ledger| {
+            if !by_policy && let Some(stored) = request::answered(ledger.connection(), &new, now())?
+            {
+                return Ok(Asked::Same(Box::new(stored)));
+            }
             let by = match by_policy {
                 true => Some("policy: elevated.require_approval = false".to_owned()),
                 false if by_permit => permit::use_one(ledger, &here, now())?.map(|u| u.approver),

@@ -42,6 +42,9 @@ pub struct CheckArgs {
     /// What is to be done with the path
     #[arg(long, value_name = "read|write|edit", value_enum, requires = "path")]
     op: Option<Op>,
+    /// Say no to a line with any other command in it; can be repeated
+    #[arg(long, value_name = "NAME", conflicts_with = "path")]
+    only: Vec<String>,
     /// The project folder
     #[arg(long, value_name = "DIR")]
     workspace: Option<PathBuf>,
@@ -63,13 +66,11 @@ enum Op {
 /// Checks, and gives the exit status.
 pub fn run(words: &[OsString]) -> Result<u8, Failure> {
     let args: CheckArgs = read(words)?;
-    let judge = Judge::here(
-        &Account::own(),
-        args.workspace.as_deref(),
-        CommandLine::default(),
-    )?;
+    let account = Account::own();
+    let judge = Judge::here(&account, args.workspace.as_deref(), CommandLine::default())?
+        .with_only(&args.only);
     if args.jsonl {
-        return each_line(&judge);
+        return each_line(&judge.with_kept(&account));
     }
     if let Some(path) = &args.path {
         let operation = match args.op {
@@ -89,6 +90,7 @@ pub fn run(words: &[OsString]) -> Result<u8, Failure> {
         None if args.command.is_empty() => return Err(Error::NothingToCheck.into()),
         None => Typed::Argv(args.command),
     };
+    let judge = judge.with_kept(&account);
     let (line, decision) = judge.foresee(&typed, &judge.context, Asking::Policy);
     let refused = judge.refusal(&typed, &line, &decision);
     match args.json {

@@ -48,7 +48,7 @@ pub fn run(words: &[OsString]) -> Result<u8, Failure> {
             true => Asking::Always,
             false => Asking::Policy,
         };
-        let steps = judge.steps(&typed, asking);
+        let steps = judge.with_kept(&account).steps(&typed, asking);
         match args.run.json {
             true => print_json(&steps),
             false => print(&steps.human()),

@@ -266,6 +266,7 @@ fn agreed(args: &CommitArgs, folder: &Path, record: &Record) -> Result<Permissio
         cwd: record.cwd.clone(),
         workspace: record.workspace.clone(),
         commit: Some(record.id.clone()),
+        text: None,
         ..request::wish(&words, &account)?
     };
     let source = Source::Made { folder, record };

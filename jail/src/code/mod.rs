@@ -18,6 +18,9 @@ use nix::unistd::dup2_stdin;
 use serde::Serialize;
 use sjail_policy::duration::Duration;
 use sjail_policy::language::Language;
+use sjail_policy::plan::Variable;
+use sjail_policy::redact::Redactor;
+use sjail_policy::wire::request::ProgramText;
 
 use crate::caller::{Account, State};
 use crate::cli::RunArgs;
@@ -26,9 +29,14 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::processor::Processors;
 use crate::result::{RunResult, Status};
+use crate::trust::sha256;
 
 /// More text than this is no program.
 const LONGEST: u64 = 8 << 20;
+/// So much of a text is recorded, in bytes.
+const HEAD: usize = 4096;
+/// Secrets are looked for in so much of it.
+const LOOKED_AT: usize = 64 << 10;
 
 /// Runs a program text in a jail of its own and prints its result as one object.
 #[derive(Debug, Parser)]
@@ -101,7 +109,10 @@ pub fn run(words: &[OsString]) -> Result<u8, Failure> {
         return Ok(Exit::NotFound.code());
     };
     hand_on(&code).map_err(Error::CodeText)?;
-    let run = words_of(&args, program)?;
+    let run = RunArgs {
+        text: Some(told_of(&code)),
+        ..words_of(&args, program)?
+    };
     if args.raw {
         return Ok(crate::run::run(&run));
     }
@@ -142,6 +153,27 @@ fn text(file: &Path) -> Result<Vec<u8>, Error> {
         ))));
     }
     Ok(text)
+}
+
+/// What the broker is told of the text: enough to know it again, and how it begins. Secrets are
+/// taken out before it is cut, so that no part of one is left at the end.
+fn told_of(code: &[u8]) -> ProgramText {
+    let env: Vec<Variable> = std::env::vars_os()
+        .map(|(name, value)| Variable {
+            name: name.into(),
+            value: value.into(),
+        })
+        .collect();
+    let begin = code.get(..LOOKED_AT).unwrap_or(code);
+    let mut head = Redactor::new(&env).redact(begin);
+    let cut = begin.len() < code.len() || head.len() > HEAD;
+    head.truncate(HEAD);
+    ProgramText {
+        sha256: sha256(code),
+        length: code.len() as u64,
+        head: head.into(),
+        cut,
+    }
 }
 
 /// Makes the text our standard input, and with it the interpreter's: in memory, for good.

@@ -120,11 +120,16 @@ fn opencode(verdict: &Verdict) -> Value {
 fn plain(verdict: &Verdict) -> Value {
     match verdict {
         Verdict::Nothing | Verdict::Go { .. } => json!({}),
-        Verdict::Ask { why, .. } => json!({
+        Verdict::Ask {
+            why,
+            instead: Some(instead),
+        } => json!({
             "decision": "block",
-            "reason": format!("{why}; it needs an approval: sjail run -c LINE"),
+            "reason": format!("{why}; it needs an approval, so run it exactly so: {instead}"),
         }),
-        Verdict::No { why } => json!({ "decision": "block", "reason": why }),
+        Verdict::No { why } | Verdict::Ask { why, instead: None } => {
+            json!({ "decision": "block", "reason": why })
+        }
     }
 }
 

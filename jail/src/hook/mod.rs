@@ -48,7 +48,11 @@ enum Act {
     /// Answer OpenCode's plugin
     Opencode,
     /// Answer `{}` to let it run, or `{"decision":"block","reason":…}`
-    Plain,
+    Plain {
+        /// Say no to a line with any other command in it; can be repeated
+        #[arg(long, value_name = "NAME")]
+        only: Vec<String>,
+    },
     /// Put the hook into an agent's settings
     Install {
         /// Whose
@@ -80,18 +84,22 @@ const LONGEST: u64 = 16 << 20;
 /// Does it, and gives the exit status.
 pub fn run(words: &[OsString]) -> Result<u8, Failure> {
     let args: HookArgs = read(words)?;
+    let mut only = Vec::new();
     let agent = match args.act {
         Act::ClaudeCode => Agent::ClaudeCode,
         Act::Codex => Agent::Codex,
         Act::Gemini => Agent::Gemini,
         Act::Cursor => Agent::Cursor,
         Act::Opencode => Agent::Opencode,
-        Act::Plain => Agent::Plain,
+        Act::Plain { only: names } => {
+            only = names;
+            Agent::Plain
+        }
         Act::Install { agent, yes } => return settings::install(agent, yes),
         Act::Uninstall { agent, yes } => return settings::uninstall(agent, yes),
         Act::Status { agent } => return settings::status(agent),
     };
-    Ok(match answered(agent).and_then(|text| told(&text)) {
+    Ok(match answered(agent, &only).and_then(|text| told(&text)) {
         Ok(()) => Exit::Success.code(),
         // Said on standard error, as every agent reads it with this status.
         Err(why) => {
@@ -112,7 +120,7 @@ fn told(text: &str) -> Result<(), String> {
 }
 
 /// The answer to the question on standard input; an error is a no.
-fn answered(agent: Agent) -> Result<String, String> {
+fn answered(agent: Agent, only: &[String]) -> Result<String, String> {
     let mut text = Vec::new();
     std::io::stdin()
         .lock()
@@ -120,6 +128,6 @@ fn answered(agent: Agent) -> Result<String, String> {
         .read_to_end(&mut text)
         .map_err(|error| format!("the question cannot be read: {error}"))?;
     let question = question::read(agent, &text)?;
-    let verdict = verdict::of(agent, &question)?;
+    let verdict = verdict::of(agent, &question, only)?;
     Ok(answer::written(agent, &question, &verdict).to_string())
 }

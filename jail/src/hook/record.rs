@@ -15,7 +15,7 @@ use super::question::Question;
 
 /// Submits the line, which the broker refuses, too: with its record and its alert. Nothing is
 /// run, whatever the answer is; without a broker it is refused all the same, unrecorded.
-pub fn refused(agent: Agent, question: &Question, line: &str) {
+pub fn refused(agent: Agent, question: &Question, line: &str, only: &[String]) {
     if line == CANARY {
         return;
     }
@@ -24,6 +24,7 @@ pub fn refused(agent: Agent, question: &Question, line: &str) {
         agent: Some(agent.name().to_owned()),
         session: question.session.clone(),
         no_wait: true,
+        only: only.to_vec(),
         quiet: true,
         ..RunArgs::default()
     };

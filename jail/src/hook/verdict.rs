@@ -13,6 +13,7 @@ use super::record;
 use crate::caller::Account;
 use crate::cmd::check::path_decision;
 use crate::judge::{Judge, Typed};
+use crate::kept;
 
 /// The time limit when neither the agent nor the policy sets one.
 const TIMEOUT_MS: u64 = 60_000;
@@ -42,13 +43,14 @@ pub enum Verdict {
 }
 
 /// The policy's answer; an error is a sentence.
-pub fn of(agent: Agent, question: &Question) -> Result<Verdict, String> {
+pub fn of(agent: Agent, question: &Question, only: &[String]) -> Result<Verdict, String> {
     if let Some(cwd) = &question.cwd {
         std::env::set_current_dir(cwd)
             .map_err(|error| format!("the folder {} cannot be used: {error}", cwd.display()))?;
     }
-    let judge = Judge::here(&Account::own(), None, CommandLine::default())
-        .map_err(|error| error.to_string())?;
+    let account = Account::own();
+    let judge =
+        Judge::here(&account, None, CommandLine::default()).map_err(|error| error.to_string())?;
     if let Some(tool) = question.tool
         && !judge.loaded.policy.tools().contains(&tool)
     {
@@ -82,8 +84,12 @@ pub fn of(agent: Agent, question: &Question) -> Result<Verdict, String> {
             Ok(worst)
         }
         Act::Shell { line, folder, .. } => {
+            let judge = judge.with_kept(&account).with_only(only);
             if let Some(folder) = folder {
                 inside(&judge, folder)?;
+            }
+            if let Some(why) = approval_by_name(line) {
+                return Ok(Verdict::No { why });
             }
             let own = own_line(agent, question, &judge, line);
             let typed = Typed::Line(own.as_deref().unwrap_or(line).into());
@@ -101,19 +107,55 @@ pub fn of(agent: Agent, question: &Question) -> Result<Verdict, String> {
             };
             Ok(match decision.action {
                 Action::Block => {
-                    record::refused(agent, question, own.as_deref().unwrap_or(line));
+                    record::refused(agent, question, own.as_deref().unwrap_or(line), only);
                     Verdict::No { why }
                 }
-                Action::Ask if own.is_none() => Verdict::Ask {
-                    why,
-                    instead: instead()?,
-                },
+                Action::Ask if own.is_none() && !is_approved(agent, question, &judge, &account) => {
+                    Verdict::Ask {
+                        why,
+                        instead: instead()?,
+                    }
+                }
                 _ => Verdict::Go {
                     instead: instead()?,
                 },
             })
         }
     }
+}
+
+/// Whether somebody has said yes to this line, and nobody has used that yet: then Claude Code
+/// need not ask its own user once more; no other agent asks in between. Nothing is let through
+/// by this. The line runs by `sjail run`, and the broker alone finds the approval, holds it
+/// against what would run, and uses it up.
+fn is_approved(agent: Agent, question: &Question, judge: &Judge, account: &Account) -> bool {
+    let Act::Shell { line, .. } = &question.act else {
+        return false;
+    };
+    if agent != Agent::ClaudeCode {
+        return false;
+    }
+    kept::approvals(account).iter().any(|approved| {
+        approved.command == *line
+            && approved.cwd.as_bytes() == judge.context.cwd.as_bytes()
+            && approved.agent.as_deref() == Some(agent.name())
+            && approved.session == question.session
+    })
+}
+
+/// Why an approval is not used by its name here: the name could be that of another's.
+fn approval_by_name(line: &str) -> Option<String> {
+    let words = shell_words::split(line).ok()?;
+    let [program, run, rest @ ..] = words.as_slice() else {
+        return None;
+    };
+    let is_ours = Path::new(program).file_name()? == "sjail" && run == "run";
+    let is_named =
+        matches!(rest, [flag, ..] if flag == "--approval" || flag.starts_with("--approval="));
+    (is_ours && is_named).then(|| {
+        "run the approved command itself once more, in the same folder: that uses its approval"
+            .to_owned()
+    })
 }
 
 /// A folder that a line is to run in lies in the workspace: the jail would otherwise be made

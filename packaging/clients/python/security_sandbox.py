@@ -32,6 +32,7 @@ class SecuritySandbox:
     def __init__(self, project_dir, sjail=None):
         self.project_dir = os.path.abspath(project_dir)
         self.sjail = sjail or os.environ.get("SJAIL", "sjail")
+        self._only = []
 
     def _call(self, *words, stdin=""):
         try:
@@ -57,7 +58,7 @@ class SecuritySandbox:
 
     def validate_command(self, command):
         """`(True, None)` if it would run without being asked about, else `(False, reason)`."""
-        answer = self._json("check", "--jsonl", stdin=json.dumps({"command": command}) + "\n")
+        answer = self._json("check", "--jsonl", *self._only, stdin=json.dumps({"command": command}) + "\n")
         if answer["suggested_action"] == "execute":
             return True, None
         return False, ", ".join(answer["risk_reasons"]) or answer["rule"]
@@ -67,7 +68,9 @@ class SecuritySandbox:
         return self._json("check", "--json", f"--path={path}", f"--op={operation}")["allowed"]
 
     def configure_allowlist(self, commands):
-        """Puts commands on the allow list of sjail."""
+        """Puts commands on the allow list of sjail; here what is not among them is refused from now on."""
+        # Also an empty list is one: nothing has that name.
+        self._only = ["--only="]
         for command in commands:
             self.add_allowed_command(command)
 
@@ -76,6 +79,8 @@ class SecuritySandbox:
         done = self._call("allowlist", "add", command, "--reason", "added by a client")
         if done.returncode != 0:
             raise SandboxError(done.stderr.strip())
+        if self._only:
+            self._only.append(f"--only={command}")
 
     def create_pre_tool_hook(self):
         """A hook that answers `{}` or `{"decision": "block", "reason": …}`; an error blocks."""
@@ -84,7 +89,7 @@ class SecuritySandbox:
             question = dict(input_data)
             question.setdefault("cwd", self.project_dir)
             try:
-                done = await asyncio.to_thread(self._call, "hook", "plain", stdin=json.dumps(question))
+                done = await asyncio.to_thread(self._call, "hook", "plain", *self._only, stdin=json.dumps(question))
                 if done.returncode != 0:
                     return {"decision": "block", "reason": done.stderr.strip()}
                 return json.loads(done.stdout)

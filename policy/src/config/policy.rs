@@ -141,6 +141,17 @@ impl Policy {
         }
     }
 
+    /// Adds the patterns that `sjail allowlist` keeps: they are as good as a line in the
+    /// user's own file. Whoever judges, judges with them.
+    pub fn allow_kept(&mut self, rules: &[Rule]) {
+        for rule in rules {
+            self.apply(
+                Setting::CommandsAllow(rule.clone()),
+                Origin::CommandLine("sjail allowlist"),
+            );
+        }
+    }
+
     /// Applies one setting: a single value replaces the one before, an element of a list is
     /// added to it.
     pub fn apply(&mut self, setting: Setting, origin: Origin) {

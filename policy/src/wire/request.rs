@@ -112,6 +112,24 @@ pub struct Submission {
     /// The command has run in the preview of this id, and what that showed is to be kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
+    /// The program text that the command gets over standard input (`sjail code`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<ProgramText>,
+}
+
+/// A program text that goes to its interpreter over standard input: what runs is in it, not
+/// in the words of the command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProgramText {
+    /// The hash of the whole of it.
+    pub sha256: String,
+    /// Its length in bytes.
+    pub length: u64,
+    /// How it begins, its secrets taken out.
+    pub head: ByteString,
+    /// Whether it goes on after that.
+    pub cut: bool,
 }
 
 fn caller() -> User {
@@ -334,6 +352,9 @@ pub struct Binding {
     pub files: Vec<BoundFile>,
     /// The hash of the policy in force.
     pub policy: String,
+    /// The program text that it gets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<ProgramText>,
 }
 
 /// Who said yes.

@@ -226,7 +226,7 @@ def call(method, **parameters):
         data += s.recv(1)
     return json.loads(data[:-1])
 here = os.getcwd()
-asked = call("Submit", protocol=2, cwd=here, workspace=here, wait_ms=0, command={"line": "rm -rf node_modules"})
+asked = call("Submit", protocol=3, cwd=here, workspace=here, wait_ms=0, command={"line": "rm -rf node_modules"})
 id = asked["parameters"]["id"]
 print(asked["parameters"].get("wants_preview"))
 told = call("Attach", id=id, evidence={"summary": "changes nothing", "preview": "run_x", "digest": "x"})

@@ -11,6 +11,7 @@ pub fn tests() -> Vec<Test> {
     tests![
         the_python_client_asks_sjail,
         the_python_clients_list_is_kept,
+        what_is_not_on_the_clients_list_is_refused,
         the_javascript_client_asks_sjail,
         the_javascript_workflow_runs,
         a_client_without_sjail_says_no,
@@ -128,6 +129,50 @@ sandbox.add_allowed_command("my-custom-tool")
             "{listed}"
         );
     }
+    Ok(())
+}
+
+/// ac-security-sandbox 9, 21-26, 66-79, 147-149: pre-approved commands only. The list narrows
+/// and allows nothing: what is dangerous stays so.
+fn what_is_not_on_the_clients_list_is_refused(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
+    let output = python(
+        scene,
+        r#"
+import asyncio
+from scripts.security_sandbox import SecuritySandbox
+sandbox = SecuritySandbox(".")
+print("before", sandbox.validate_command("wc -l try.py")[0])
+sandbox.configure_allowlist([
+"ls", "cat", "head", "tail",
+"npm", "node", "python",
+"git", "grep", "rm"
+])
+hook = sandbox.create_pre_tool_hook()
+for command in ["git add . && git commit -m 'msg'", "wc -l try.py", "cat try.py | wc -l", "sudo ls", "rm -rf build", "rm -rf /"]:
+    is_safe, reason = sandbox.validate_command(command)
+    print(command, "->", is_safe, reason)
+    print(asyncio.run(hook({"tool_input": {"command": command}}, "id", None)).get("reason"))
+print([event.command for event in sandbox.get_audit_log() if event.action == "BLOCK"])
+sandbox.add_allowed_command("wc")
+print("after", sandbox.validate_command("cat try.py | wc -l"))
+sandbox.configure_allowlist([])
+print("none", sandbox.validate_command("ls"))
+"#,
+    )?;
+    output
+        .succeeds()?
+        .stdout_has("before True\n")?
+        .stdout_has("git add . && git commit -m 'msg' -> True None\nNone\n")?
+        .stdout_has(
+            "wc -l try.py -> False Command 'wc' not in allowlist\nCommand 'wc' not in allowlist",
+        )?
+        .stdout_has("cat try.py | wc -l -> False Command 'wc' not in allowlist\n")?
+        .stdout_has("sudo ls -> False Command 'sudo' not in allowlist\n")?
+        .stdout_has("rm -rf build -> False Recursive deletion\n")?
+        .stdout_has("rm -rf / -> False Deletes the whole file system")?
+        .stdout_has("['wc -l try.py', 'cat try.py | wc -l', 'sudo ls', 'rm -rf /']\n")?
+        .stdout_has("after (True, None)\nnone (False, \"Command 'ls' not in allowlist\")\n")?;
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 //! `secure-sandbox`, `ac-security-sandbox`, `sandboxing` (OpenClaw's), `code-sandbox`.
 
 pub mod agent;
+mod approved;
 mod clients;
 mod code;
 mod hook;
@@ -28,6 +29,7 @@ pub fn suite() -> Vec<Test> {
     all.extend(sandbox_md::tests());
     all.extend(mcp::tests());
     all.extend(hook::tests());
+    all.extend(approved::tests());
     all.extend(code::tests());
     all.extend(setup::tests());
     all.extend(hook_settings::tests());
