@@ -66,6 +66,14 @@ fn corpora(folder: &Path, context: &Context) {
             })
             .collect();
         let total = processor_time().saturating_sub(started) / 2;
+        if let Some(count) = slowest() {
+            let mut slow: Vec<(Duration, &String)> =
+                times.iter().copied().zip(chosen.iter().copied()).collect();
+            slow.sort();
+            for (time, command) in slow.iter().rev().take(count) {
+                println!("{time:>9.1?} {command:?}");
+            }
+        }
         times.sort();
         let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
         println!(
@@ -77,6 +85,11 @@ fn corpora(folder: &Path, context: &Context) {
             times.len() as f64 / total.as_secs_f64(),
         );
     }
+}
+
+/// `SLOWEST=N`: so many of the slowest commands are shown.
+fn slowest() -> Option<usize> {
+    std::env::var("SLOWEST").ok()?.parse().ok()
 }
 
 /// The processor's time, not the clock's: the machine is shared.

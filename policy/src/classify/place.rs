@@ -9,14 +9,13 @@ use crate::effect::{Place, Target};
 /// Resolves a path argument and says what kind of place it is.
 pub(crate) fn target(given: &Given, cwd: &Cwd, context: &Context) -> Target {
     let typed = given.text.clone();
-    let Some(absolute) = absolute(&given.text, cwd) else {
+    let Some(path) = absolute(&given.text, cwd) else {
         return Target {
             typed,
             resolved: None,
             place: Place::Unknown,
         };
     };
-    let path = normal(&absolute);
     let place = place(&path, given, context);
     Target {
         typed,
@@ -25,36 +24,37 @@ pub(crate) fn target(given: &Given, cwd: &Cwd, context: &Context) -> Target {
     }
 }
 
-/// The absolute form of a path; `None` when it hangs on something unknown.
+/// The absolute form of a path, [`normal`]; `None` when it hangs on something unknown.
 fn absolute(text: &str, cwd: &Cwd) -> Option<String> {
     if text.starts_with('/') {
-        return Some(text.to_owned());
+        return Some(normal(text));
     }
     if text.starts_with('$') || text.is_empty() {
         return None;
     }
     match cwd {
-        Cwd::Known(cwd) => Some(format!("{cwd}/{text}")),
+        Cwd::Known(cwd) => Some(joined(&[cwd, text])),
         Cwd::Unknown => None,
     }
 }
 
 /// Without empty components, `.` and `..`.
 pub(crate) fn normal(path: &str) -> String {
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/') {
+    joined(&[path])
+}
+
+/// The components of all these, one after the other, [`normal`].
+fn joined(paths: &[&str]) -> String {
+    let mut out = String::with_capacity(paths.iter().map(|path| path.len() + 1).sum());
+    for part in paths.iter().flat_map(|path| path.split('/')) {
         match part {
             "" | "." => {}
-            ".." => {
-                parts.pop();
+            ".." => out.truncate(out.rfind('/').unwrap_or(0)),
+            other => {
+                out.push('/');
+                out.push_str(other);
             }
-            other => parts.push(other),
         }
-    }
-    let mut out = String::with_capacity(path.len());
-    for part in &parts {
-        out.push('/');
-        out.push_str(part);
     }
     if out.is_empty() {
         out.push('/');
@@ -211,6 +211,7 @@ fn listed(path: &str, context: &Context, in_workspace: bool) -> Option<Place> {
         .or_else(|| path.strip_prefix("/root/"))
         .or_else(|| other_home(path));
     let second = path.as_bytes().get(1);
+    let has_dot_name = path.contains("/.");
     PLACES.iter().find_map(|(pattern, place)| {
         // Most patterns are out at the first letter.
         if pattern.starts_with('/') && pattern.as_bytes().get(1) != second
@@ -221,6 +222,7 @@ fn listed(path: &str, context: &Context, in_workspace: bool) -> Option<Place> {
         let hit = match pattern.strip_prefix("~/") {
             Some(pattern) => below_home.is_some_and(|rest| matches(pattern, rest)),
             None => match pattern.strip_prefix("**/") {
+                Some(pattern) if pattern.starts_with('.') && !has_dot_name => false,
                 Some(pattern) => {
                     let first = pattern.split(['/', '*']).next().unwrap_or_default();
                     path.contains(first) && anywhere(pattern, path)
@@ -259,6 +261,11 @@ fn anywhere(pattern: &str, path: &str) -> bool {
 
 /// Component by component; `*` inside a component, `**` for all the rest.
 fn matches(pattern: &str, path: &str) -> bool {
+    // Most patterns are out at the first letter.
+    let first = pattern.as_bytes().first();
+    if first != Some(&b'*') && first != path.as_bytes().first() {
+        return false;
+    }
     let mut pattern = pattern.split('/');
     let mut path = path.split('/');
     loop {
