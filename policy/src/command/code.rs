@@ -5,7 +5,10 @@
 
 mod awk;
 mod carried;
+mod imports;
 mod literals;
+
+use std::borrow::Cow;
 
 use super::act::Act;
 use super::knowledge::{CODE, Code, Language, Means, Modifiers, Role};
@@ -125,6 +128,17 @@ pub(crate) fn judge_parts(
         Language::Awk => awk::look(judge, state, call, draft, source),
         _ => {}
     }
+    let renamed;
+    let source = match language {
+        Language::Python => match imports::whole_names(&source.text) {
+            Cow::Owned(text) => {
+                renamed = source.part(&text);
+                &renamed
+            }
+            Cow::Borrowed(_) => source,
+        },
+        _ => source,
+    };
     let mut look = Look {
         judge,
         state,
@@ -231,7 +245,8 @@ impl Look<'_, '_> {
                 "Connects a shell to the network",
             );
         }
-        for line in text.lines() {
+        let evaluates = has(Means::Evaluate) && (has(Means::Network) || has(Means::Decode));
+        for line in text.lines().filter(|_| evaluates) {
             let on = |means: Means| self.line_has(line, means);
             if on(Means::Evaluate) && on(Means::Network) {
                 self.effect(Action::Opaque, Risk::Critical, "Runs code from the network");
