@@ -7,6 +7,7 @@ mod awk;
 mod carried;
 mod imports;
 mod literals;
+mod pairs;
 
 use std::borrow::Cow;
 
@@ -23,6 +24,7 @@ use crate::effect::{Action, Place};
 use crate::risk::Risk;
 use crate::shell::decode;
 use literals::{Words, literals};
+use pairs::Pairs;
 
 /// More calls than this in one source are not looked at one by one.
 const MAX_CALLS: usize = 64;
@@ -180,6 +182,7 @@ struct Look<'l, 'c> {
 impl Look<'_, '_> {
     fn through(&mut self) {
         let text = self.source.text.as_str();
+        let pairs = Pairs::of(text);
         let mut seen: Vec<Means> = Vec::new();
         for code in &CODE {
             if !self.speaks(code) {
@@ -189,6 +192,9 @@ impl Look<'_, '_> {
                 let pattern = pattern.get();
                 if pattern == "`" && self.language == Language::Other {
                     // A plain text in most of them.
+                    continue;
+                }
+                if !pairs.may_hold(pattern) {
                     continue;
                 }
                 let mut found = text.match_indices(pattern);

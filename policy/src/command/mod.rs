@@ -265,8 +265,16 @@ pub(crate) fn describe_positionals(act: &mut Act<'_, '_>) -> Option<Flow> {
             Role::Command | Role::Shell if is_text_option(act, index) => {
                 return Some(act.shell_words(index + 1));
             }
-            // `command -v rm` only says where it is.
-            Role::Command if act.draft.program.name == "command" && looks_up(act) => return None,
+            Role::Command if act.draft.program.name == "command" && looks_up(act) => {
+                // Names have no dashes: what has some is judged as if it ran.
+                if act.args[index..]
+                    .iter()
+                    .any(|word| word.text.starts_with('-'))
+                {
+                    act.inner(index);
+                }
+                return None;
+            }
             Role::Command => return Some(act.inner(index)),
             Role::Shell => return Some(act.shell_words(index)),
             // `vi +cmd file`
@@ -283,6 +291,7 @@ pub(crate) fn describe_positionals(act: &mut Act<'_, '_>) -> Option<Flow> {
     None
 }
 
+/// `command -v rm` only says where it is.
 fn looks_up(act: &Act<'_, '_>) -> bool {
     act.reading.has("-v") || act.reading.has("-V")
 }
