@@ -121,10 +121,11 @@ fn last_expression(text: &str) -> Expression<'_> {
     if let Some(literal) = text.strip_suffix('"') {
         return Expression::Literal(literal.rsplit('"').next().unwrap_or_default());
     }
-    let start = text
-        .rfind(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
-        .map_or(0, |at| at + 1);
-    match &text[start..] {
+    let name = text
+        .rsplit(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+        .next()
+        .unwrap_or_default();
+    match name {
         "" => Expression::Other,
         name => Expression::Name(name),
     }
