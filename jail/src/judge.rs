@@ -169,10 +169,11 @@ impl Judge {
     pub fn refusal(
         &self,
         typed: &Typed,
+        context: &Context,
         line: &Classification,
         decision: &Decision,
     ) -> Option<String> {
-        let plan = self.plan(typed, &self.context);
+        let plan = self.plan(typed, context);
         self.needs(line, decision, &plan).err()
     }
 

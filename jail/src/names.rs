@@ -67,7 +67,7 @@ fn check(words: &[OsString]) -> u8 {
         Ok(args) => args,
         Err(code) => return code,
     };
-    let mut own = vec![OsString::from("--json")];
+    let mut own = vec![OsString::from("--json"), OsString::from("--by-policy")];
     if args.command.len() > 1 {
         own.push("--".into());
     }

@@ -66,19 +66,21 @@ impl Answer {
             refused: None,
         }
     }
-}
 
-/// What is added to the answer for people where `sjail run` would refuse.
-pub fn human_refusal(why: &str) -> String {
-    format!(
-        "but `sjail run` would refuse it here: {}\n",
-        inert(why.as_bytes())
-    )
+    /// The same where nobody would be asked, because no answer could give it what it needs.
+    pub fn refused(self, why: String) -> Self {
+        Self {
+            requires_approval: false,
+            suggested_action: Action::Block.suggested(),
+            refused: Some(why),
+            ..self
+        }
+    }
 }
 
 /// The answer for people: the line with the parts that matter underlined, the reasons, and
-/// what would happen by which rule. Inert.
-pub fn human(line: &[u8], decision: &Decision) -> String {
+/// what would happen by which rule, or why it would be refused before anybody is asked. Inert.
+pub fn human(line: &[u8], decision: &Decision, refused: Option<&str>) -> String {
     let mut text = String::new();
     for row in underlined(line, &decision.spans) {
         text.push_str("  ");
@@ -93,6 +95,11 @@ pub fn human(line: &[u8], decision: &Decision) -> String {
         Place::Jail => "in the jail",
         Place::Host => "on the host, outside the jail",
     };
+    if let Some(why) = refused {
+        let why = inert(why.as_bytes());
+        text.push_str(&format!("would be refused without asking anybody: {why}\n"));
+        return text;
+    }
     let outcome = match decision.action {
         Action::Execute => format!("would run {place}"),
         Action::Ask => format!("would ask, then run {place}"),
@@ -133,10 +140,27 @@ mod tests {
     fn people_see_the_line_and_the_outcome() {
         let classification = line("ls; rm -rf x", Risk::Dangerous);
         let decision = decide(&classification, &Policy::default(), BASES, Asking::Policy);
-        let text = human(b"ls; rm -rf x", &decision);
+        let text = human(b"ls; rm -rf x", &decision, None);
         assert!(text.starts_with("  ls; rm -rf x\n  "), "{text}");
         assert!(
             text.ends_with("risk: dangerous\nwould ask, then run in the jail, by risk dangerous\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_refusal_is_no_question() {
+        let classification = line("sudo ls", Risk::Dangerous);
+        let decision = decide(&classification, &Policy::default(), BASES, Asking::Policy);
+        assert_eq!(decision.action, Action::Ask);
+        let answer =
+            Answer::new(b"sudo ls", &classification, &decision).refused("no rights".to_owned());
+        assert_eq!(answer.suggested_action, "block");
+        assert!(!answer.requires_approval);
+        let text = human(b"sudo ls", &decision, Some("no\u{1b} rights"));
+        assert!(!text.contains("would ask"), "{text}");
+        assert!(
+            text.ends_with("would be refused without asking anybody: no\\x1b rights\n"),
             "{text}"
         );
     }

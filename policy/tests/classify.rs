@@ -826,3 +826,26 @@ fn padding_does_not_hide_what_another_shell_runs() {
         ],
     );
 }
+
+#[test]
+fn of_very_many_words_the_rest_is_said_to_be_unknown() {
+    let context = Context::new("/home/user/project", "/home/user", "user");
+    let few = format!("frob {}", "a ".repeat(2_000));
+    assert_eq!(classify(few.as_bytes(), &context).risk, Risk::Normal);
+    let many = format!("frob {}", "a ".repeat(3_000));
+    let answer = classify(many.as_bytes(), &context);
+    assert_eq!(answer.risk, Risk::Dangerous);
+    assert!(answer.is_opaque());
+    // Commands inside the words behind are still seen.
+    let hidden = format!("{many} $(rm -rf /)");
+    assert_eq!(classify(hidden.as_bytes(), &context).risk, Risk::Critical);
+}
+
+/// Lines on which it once did.
+#[test]
+fn the_classifier_does_not_fail() {
+    for line in [&b"awk '{x=\"date\"; \xb4x | getline d}' f"[..]] {
+        let answer = classify(line, &Context::default());
+        assert_ne!(answer.reasons, ["The classifier failed"], "{line:?}");
+    }
+}

@@ -195,8 +195,10 @@ fn what_only_the_host_can_do_is_refused_before_the_question(scene: &Scene) -> Ve
             .stderr_has("elevated.enabled is false")?;
         // Asked beforehand, it says the same.
         desk.sjail(["check", line])?
-            .exits(75)?
+            .exits(77)?
             .stdout_has("elevated.enabled is false")?;
+        let answer = desk.sjail(["check", "--json", line])?.exits(77)?.json()?;
+        assert_eq!(answer["suggested_action"], "block", "{answer}");
     }
     scene.home_file(POLICY, "[elevated]\nenabled = true\n")?;
     for line in [

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use clap::{Parser, ValueEnum};
 use serde::{Deserialize, Serialize};
 use sjail_policy::access::{PathDecision, decide_path};
-use sjail_policy::check::{Answer, human, human_refusal};
-use sjail_policy::classify::Context;
+use sjail_policy::check::{Answer, human};
+use sjail_policy::classify::{Classification, Context};
 use sjail_policy::config::CommandLine;
-use sjail_policy::decide::{Action, Asking};
+use sjail_policy::decide::{Action, Asking, Decision};
 use sjail_policy::rule::Operation;
 use sjail_policy::show::{inert, inert_json};
 
@@ -22,7 +22,7 @@ use crate::exit::Exit;
 use crate::judge::{Judge, Typed};
 
 /// Says what would happen to a command: exit status 0 it would run, 75 somebody would be asked,
-/// 77 it would be blocked.
+/// 77 it would be blocked or refused.
 #[derive(Debug, Parser)]
 #[command(
     name = "sjail check",
@@ -48,6 +48,9 @@ pub struct CheckArgs {
     /// The project folder
     #[arg(long, value_name = "DIR")]
     workspace: Option<PathBuf>,
+    /// What the policy says of it, even if nobody could give it what it needs (`sandbox-check`)
+    #[arg(long, hide = true)]
+    by_policy: bool,
     /// A line for the shell
     #[arg(value_name = "SHELL LINE", conflicts_with = "command")]
     line: Option<OsString>,
@@ -92,19 +95,35 @@ pub fn run(words: &[OsString]) -> Result<u8, Failure> {
     };
     let judge = judge.with_kept(&account);
     let (line, decision) = judge.foresee(&typed, &judge.context, Asking::Policy);
-    let refused = judge.refusal(&typed, &line, &decision);
-    match args.json {
-        true => print_json(&Answer {
+    let refused = judge.refusal(&typed, &judge.context, &line, &decision);
+    if !args.json {
+        print(&human(&typed.line(), &decision, refused.as_deref()));
+    } else if args.by_policy {
+        print_json(&Answer {
             refused,
             ..Answer::new(&typed.line(), &line, &decision)
-        }),
-        false => {
-            let mut text = human(&typed.line(), &decision);
-            text.extend(refused.as_deref().map(human_refusal));
-            print(&text);
-        }
+        });
+        return Ok(status(decision.action));
+    } else {
+        print_json(&whole_answer(&typed, &line, &decision, refused.clone()));
     }
-    Ok(status(decision.action))
+    Ok(match refused {
+        Some(_) => Exit::Blocked.code(),
+        None => status(decision.action),
+    })
+}
+
+fn whole_answer(
+    typed: &Typed,
+    line: &Classification,
+    decision: &Decision,
+    refused: Option<String>,
+) -> Answer {
+    let answer = Answer::new(&typed.line(), line, decision);
+    match refused {
+        Some(why) => answer.refused(why),
+        None => answer,
+    }
 }
 
 fn status(action: Action) -> u8 {
@@ -249,8 +268,8 @@ fn answer(judge: &Judge, line: &[u8]) -> String {
 fn answer_in(judge: &Judge, context: &Context, command: String) -> String {
     let typed = Typed::Line(command.into());
     let (line, decision) = judge.foresee(&typed, context, Asking::Policy);
-    let answer = Answer::new(&typed.line(), &line, &decision);
-    match serde_json::to_string(&answer) {
+    let refused = judge.refusal(&typed, context, &line, &decision);
+    match serde_json::to_string(&whole_answer(&typed, &line, &decision, refused)) {
         Ok(text) => inert_json(&text),
         Err(error) => no_answer(error.to_string()),
     }

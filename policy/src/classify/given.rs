@@ -49,8 +49,12 @@ impl Given {
     pub(crate) fn part(&self, text: &str) -> Given {
         Given {
             text: text.to_owned(),
+            exact: self.exact,
+            glob: self.glob,
+            many: self.many,
+            from: self.from,
             content: None,
-            ..self.clone()
+            span: self.span,
         }
     }
 

@@ -1,5 +1,7 @@
 //! What kind of place a path points to.
 
+use std::sync::OnceLock;
+
 use super::context::Context;
 use super::given::Given;
 use super::state::Cwd;
@@ -9,14 +11,13 @@ use crate::effect::{Place, Target};
 /// Resolves a path argument and says what kind of place it is.
 pub(crate) fn target(given: &Given, cwd: &Cwd, context: &Context) -> Target {
     let typed = given.text.clone();
-    let Some(absolute) = absolute(&given.text, cwd) else {
+    let Some(path) = absolute(&given.text, cwd) else {
         return Target {
             typed,
             resolved: None,
             place: Place::Unknown,
         };
     };
-    let path = normal(&absolute);
     let place = place(&path, given, context);
     Target {
         typed,
@@ -25,36 +26,37 @@ pub(crate) fn target(given: &Given, cwd: &Cwd, context: &Context) -> Target {
     }
 }
 
-/// The absolute form of a path; `None` when it hangs on something unknown.
+/// The absolute form of a path, [`normal`]; `None` when it hangs on something unknown.
 fn absolute(text: &str, cwd: &Cwd) -> Option<String> {
     if text.starts_with('/') {
-        return Some(text.to_owned());
+        return Some(normal(text));
     }
     if text.starts_with('$') || text.is_empty() {
         return None;
     }
     match cwd {
-        Cwd::Known(cwd) => Some(format!("{cwd}/{text}")),
+        Cwd::Known(cwd) => Some(joined(&[cwd, text])),
         Cwd::Unknown => None,
     }
 }
 
 /// Without empty components, `.` and `..`.
 pub(crate) fn normal(path: &str) -> String {
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/') {
+    joined(&[path])
+}
+
+/// The components of all these, one after the other, [`normal`].
+fn joined(paths: &[&str]) -> String {
+    let mut out = String::with_capacity(paths.iter().map(|path| path.len() + 1).sum());
+    for part in paths.iter().flat_map(|path| path.split('/')) {
         match part {
             "" | "." => {}
-            ".." => {
-                parts.pop();
+            ".." => out.truncate(out.rfind('/').unwrap_or(0)),
+            other => {
+                out.push('/');
+                out.push_str(other);
             }
-            other => parts.push(other),
         }
-    }
-    let mut out = String::with_capacity(path.len());
-    for part in &parts {
-        out.push('/');
-        out.push_str(part);
     }
     if out.is_empty() {
         out.push('/');
@@ -210,28 +212,63 @@ fn listed(path: &str, context: &Context, in_workspace: bool) -> Option<Place> {
     let below_home = inside(path, &context.home)
         .or_else(|| path.strip_prefix("/root/"))
         .or_else(|| other_home(path));
-    let second = path.as_bytes().get(1);
-    PLACES.iter().find_map(|(pattern, place)| {
-        // Most patterns are out at the first letter.
-        if pattern.starts_with('/') && pattern.as_bytes().get(1) != second
-            || *place == Place::Protected && !in_workspace
-        {
-            return None;
-        }
-        let hit = match pattern.strip_prefix("~/") {
-            Some(pattern) => below_home.is_some_and(|rest| matches(pattern, rest)),
-            None => match pattern.strip_prefix("**/") {
-                Some(pattern) => {
-                    let first = pattern.split(['/', '*']).next().unwrap_or_default();
-                    path.contains(first) && anywhere(pattern, path)
-                }
-                None => matches(
-                    pattern.trim_start_matches('/'),
-                    path.trim_start_matches('/'),
-                ),
-            },
-        };
-        hit.then_some(*place)
+    let top = path.trim_start_matches('/');
+    let has_dot_name = path.contains("/.");
+    let found = entries().iter().find(|entry| match entry.below {
+        _ if entry.place == Place::Protected && !in_workspace => false,
+        Below::Home => below_home.is_some_and(|rest| entry.matches(rest)),
+        Below::Root => entry.matches(top),
+        Below::Any if entry.first == Some(b'.') && !has_dot_name => false,
+        Below::Any => path.contains(entry.start) && anywhere(entry.pattern, path),
+    });
+    found.map(|entry| entry.place)
+}
+
+/// Where a pattern of the table begins.
+#[derive(Clone, Copy)]
+enum Below {
+    Home,
+    Root,
+    Any,
+}
+
+/// An entry of the table of places, taken apart once.
+struct Entry {
+    below: Below,
+    pattern: &'static str,
+    /// Its first letter, unless that is a wildcard: most are out by it.
+    first: Option<u8>,
+    /// What stands before its first `/` or wildcard.
+    start: &'static str,
+    place: Place,
+}
+
+impl Entry {
+    fn matches(&self, path: &str) -> bool {
+        let possible = self.first.is_none() || self.first == path.as_bytes().first().copied();
+        possible && matches(self.pattern, path)
+    }
+}
+
+fn entries() -> &'static [Entry] {
+    static ENTRIES: OnceLock<Vec<Entry>> = OnceLock::new();
+    ENTRIES.get_or_init(|| {
+        let taken_apart = PLACES.iter().map(|(pattern, place)| {
+            let pattern = pattern.get();
+            let (below, pattern) = match (pattern.strip_prefix("~/"), pattern.strip_prefix("**/")) {
+                (Some(rest), _) => (Below::Home, rest),
+                (_, Some(rest)) => (Below::Any, rest),
+                _ => (Below::Root, pattern.trim_start_matches('/')),
+            };
+            Entry {
+                below,
+                pattern,
+                first: pattern.bytes().next().filter(|first| *first != b'*'),
+                start: pattern.split(['/', '*']).next().unwrap_or_default(),
+                place: *place,
+            }
+        });
+        taken_apart.collect()
     })
 }
 

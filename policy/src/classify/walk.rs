@@ -14,6 +14,8 @@ use crate::shell::{Reason, Word};
 
 /// More assignments than this before one command are not judged one by one.
 const MAX_ASSIGNMENTS: usize = 512;
+/// Of more words than this only the first are judged, and it is said.
+const MAX_WORDS: usize = 2_048;
 
 impl Judge<'_> {
     /// Judges a script; `around` says what its commands read and run under.
@@ -235,7 +237,11 @@ impl Judge<'_> {
             }
             return self.invoke(state, &call);
         }
-        let mut lists = self.arguments(&simple.words, state);
+        let words = simple.words.get(..MAX_WORDS).unwrap_or(&simple.words);
+        if words.len() < simple.words.len() {
+            self.opaque("Too many arguments to judge", call.span);
+        }
+        let mut lists = self.arguments(words, state);
         let mut flow: Option<Flow> = None;
         let many = lists.len() > 1;
         for args in lists.drain(..) {

@@ -119,9 +119,18 @@ pub(crate) fn cd(act: &mut Act<'_, '_>) -> Flow {
         None if act.draft.program.name == "cd" => Cwd::Known(act.judge.context.home.clone()),
         None => Cwd::Unknown,
         Some(target) if target.text == "-" || target.text.starts_with('+') => Cwd::Unknown,
+        Some(target) if !target.text.starts_with(['/', '.']) && has_search_path(act) => {
+            Cwd::Unknown
+        }
         Some(target) => folder(&act.state.cwd, &target),
     };
     Flow::literal("")
+}
+
+/// `CDPATH=/ cd etc`: the folder is looked for elsewhere first.
+fn has_search_path(act: &Act<'_, '_>) -> bool {
+    let here = |assignment: &Given| assignment.text.starts_with("CDPATH=");
+    act.call.assignments.iter().any(here) || act.state.variables.get(b"CDPATH").is_some()
 }
 
 /// `echo`: its words are data.

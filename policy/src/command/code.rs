@@ -5,7 +5,11 @@
 
 mod awk;
 mod carried;
+mod imports;
 mod literals;
+mod pairs;
+
+use std::borrow::Cow;
 
 use super::act::Act;
 use super::knowledge::{CODE, Code, Language, Means, Modifiers, Role};
@@ -20,6 +24,7 @@ use crate::effect::{Action, Place};
 use crate::risk::Risk;
 use crate::shell::decode;
 use literals::{Words, literals};
+use pairs::Pairs;
 
 /// More calls than this in one source are not looked at one by one.
 const MAX_CALLS: usize = 64;
@@ -125,6 +130,17 @@ pub(crate) fn judge_parts(
         Language::Awk => awk::look(judge, state, call, draft, source),
         _ => {}
     }
+    let renamed;
+    let source = match language {
+        Language::Python => match imports::whole_names(&source.text) {
+            Cow::Owned(text) => {
+                renamed = source.part(&text);
+                &renamed
+            }
+            Cow::Borrowed(_) => source,
+        },
+        _ => source,
+    };
     let mut look = Look {
         judge,
         state,
@@ -166,6 +182,7 @@ struct Look<'l, 'c> {
 impl Look<'_, '_> {
     fn through(&mut self) {
         let text = self.source.text.as_str();
+        let pairs = Pairs::of(text);
         let mut seen: Vec<Means> = Vec::new();
         for code in &CODE {
             if !self.speaks(code) {
@@ -175,6 +192,9 @@ impl Look<'_, '_> {
                 let pattern = pattern.get();
                 if pattern == "`" && self.language == Language::Other {
                     // A plain text in most of them.
+                    continue;
+                }
+                if !pairs.may_hold(pattern) {
                     continue;
                 }
                 let mut found = text.match_indices(pattern);
@@ -231,7 +251,8 @@ impl Look<'_, '_> {
                 "Connects a shell to the network",
             );
         }
-        for line in text.lines() {
+        let evaluates = has(Means::Evaluate) && (has(Means::Network) || has(Means::Decode));
+        for line in text.lines().filter(|_| evaluates) {
             let on = |means: Means| self.line_has(line, means);
             if on(Means::Evaluate) && on(Means::Network) {
                 self.effect(Action::Opaque, Risk::Critical, "Runs code from the network");

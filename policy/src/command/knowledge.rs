@@ -391,6 +391,7 @@ pub(crate) enum Handler {
     Sed,
     Service,
     Set,
+    Sftp,
     Shell,
     Socat,
     Source,

@@ -137,6 +137,7 @@ fn handle(act: &mut Act<'_, '_>) -> Flow {
         Handler::Sed => script::sed(act),
         Handler::Service => service::service(act),
         Handler::Set => builtin::set(act),
+        Handler::Sftp => network::sftp(act),
         Handler::Shell => run::shell(act),
         Handler::Socat => network::socat(act),
         Handler::Source => builtin::source(act),
@@ -261,6 +262,19 @@ pub(crate) fn describe_positionals(act: &mut Act<'_, '_>) -> Option<Flow> {
             break;
         };
         match role {
+            Role::Command | Role::Shell if is_text_option(act, index) => {
+                return Some(act.shell_words(index + 1));
+            }
+            Role::Command if act.draft.program.name == "command" && looks_up(act) => {
+                // Names have no dashes: what has some is judged as if it ran.
+                if act.args[index..]
+                    .iter()
+                    .any(|word| word.text.starts_with('-'))
+                {
+                    act.inner(index);
+                }
+                return None;
+            }
             Role::Command => return Some(act.inner(index)),
             Role::Shell => return Some(act.shell_words(index)),
             // `vi +cmd file`
@@ -275,6 +289,18 @@ pub(crate) fn describe_positionals(act: &mut Act<'_, '_>) -> Option<Flow> {
         }
     }
     None
+}
+
+/// `command -v rm` only says where it is.
+fn looks_up(act: &Act<'_, '_>) -> bool {
+    act.reading.has("-v") || act.reading.has("-V")
+}
+
+/// `flock file -c 'line'`, `sg group -c 'line'`, `capsh -- -c 'line'`: no command, but text for
+/// a shell.
+fn is_text_option(act: &Act<'_, '_>, index: usize) -> bool {
+    let word = &act.args[index];
+    word.exact && matches!(word.text.as_str(), "-c" | "--command") && index + 1 < act.args.len()
 }
 
 /// Whether an editor takes commands of vi.

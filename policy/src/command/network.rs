@@ -327,6 +327,31 @@ pub(crate) fn socat(act: &mut Act<'_, '_>) -> Flow {
 pub(crate) fn ssh(act: &mut Act<'_, '_>) -> Flow {
     describe_base(act);
     describe_flags(act);
+    connects(act);
+    let Some(&host) = act.reading.positionals.first() else {
+        return Flow::of(Sources::PROGRAM);
+    };
+    let given = act.args[host].clone();
+    url::host(act, &given);
+    act.draft.raise(Risk::Normal);
+    if act.call.stdin.from.has(Sources::SECRET) {
+        url::sends_secret(act, &given);
+    }
+    if act.reading.positionals.len() > 1 {
+        let command = act.reading.positionals[1];
+        // Another machine: where it stands there is not known here.
+        act.cwd = Cwd::Unknown;
+        act.shell_words(command);
+    } else if act.call.stdin.text.is_some() {
+        // The shell over there reads it.
+        act.cwd = Cwd::Unknown;
+        super::run::input(act, Language::Shell);
+    }
+    Flow::of(Sources::NETWORK)
+}
+
+/// `-o ProxyCommand=…`: settings of ssh, also behind `scp` and `sftp`, that start a program here.
+fn connects(act: &mut Act<'_, '_>) {
     let options: Vec<Given> = act
         .reading
         .flags
@@ -357,32 +382,19 @@ pub(crate) fn ssh(act: &mut Act<'_, '_>) -> Flow {
             act.shell_text(&text);
         }
     }
-    let Some(&host) = act.reading.positionals.first() else {
-        return Flow::of(Sources::PROGRAM);
-    };
-    let given = act.args[host].clone();
-    url::host(act, &given);
-    act.draft.raise(Risk::Normal);
-    if act.call.stdin.from.has(Sources::SECRET) {
-        url::sends_secret(act, &given);
-    }
-    if act.reading.positionals.len() > 1 {
-        let command = act.reading.positionals[1];
-        // Another machine: where it stands there is not known here.
-        act.cwd = Cwd::Unknown;
-        act.shell_words(command);
-    } else if act.call.stdin.text.is_some() {
-        // The shell over there reads it.
-        act.cwd = Cwd::Unknown;
-        super::run::input(act, Language::Shell);
-    }
-    Flow::of(Sources::NETWORK)
+}
+
+/// `sftp`: a host, and settings of ssh.
+pub(crate) fn sftp(act: &mut Act<'_, '_>) -> Flow {
+    connects(act);
+    describe(act)
 }
 
 /// `rsync`, `scp`: sources, then a destination; either may be on another machine.
 pub(crate) fn rsync(act: &mut Act<'_, '_>) -> Flow {
     describe_base(act);
     describe_flags(act);
+    connects(act);
     let words: Vec<Given> = act.positionals().cloned().collect();
     let Some((destination, sources)) = words.split_last() else {
         return Flow::of(Sources::PROGRAM);

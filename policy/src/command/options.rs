@@ -333,8 +333,14 @@ pub(crate) fn sub_command(
     words: &[&Given],
 ) -> Option<(&'static Spec, usize)> {
     let mut best: Option<(&'static Spec, usize, usize)> = None;
+    let initial = words.first()?.text.as_bytes().first();
     for sub in subs {
         for name in &sub.names {
+            // Most are out at the first letter.
+            let first = name.as_bytes().first();
+            if first != initial && first != Some(&b'*') {
+                continue;
+            }
             let Some((length, stars)) = matches(name, words) else {
                 continue;
             };

@@ -108,7 +108,10 @@ impl<T: Pooled> List<T> {
 impl List<Text> {
     /// Whether this word is among them.
     pub(crate) fn has(&self, word: &str) -> bool {
-        self.get().iter().any(|known| known.get() == word)
+        let length = word.len();
+        self.get()
+            .iter()
+            .any(|known| known.length as usize == length && known.get() == word)
     }
 }
 

@@ -58,8 +58,8 @@ pub(crate) fn env(act: &mut Act<'_, '_>) -> Flow {
             .split_ascii_whitespace()
             .map(|word| text.part(word))
             .collect();
-        words.extend(act.positionals().cloned());
-        return assignments_then_command(act, &words);
+        words.extend_from_slice(behind_split(act, &text));
+        return assignments_then_command(act, without_options(&words));
     }
     let words: Vec<Given> = act.positionals().cloned().collect();
     if words.is_empty() {
@@ -67,6 +67,41 @@ pub(crate) fn env(act: &mut Act<'_, '_>) -> Flow {
     }
     describe_flags(act);
     assignments_then_command(act, &words)
+}
+
+/// The words behind `-S` and its value: whatever they look like, they belong to the command that
+/// the value begins.
+fn behind_split<'a>(act: &'a Act<'_, '_>, value: &Given) -> &'a [Given] {
+    let Some(seen) = act.reading.seen("-S") else {
+        return &[];
+    };
+    let option = seen.word.text.as_str();
+    let at = act.args.iter().position(|word| word.text == option);
+    let Some(rest) = at.and_then(|at| act.args.get(at + 1..)) else {
+        return &[];
+    };
+    let bare = option == "--split-string" || option.find('S') == Some(option.len() - 1);
+    match rest.split_first() {
+        Some((next, rest)) if bare && next.text == value.text => rest,
+        _ => rest,
+    }
+}
+
+/// `env -S '-i -u X cmd'`: options of `env` itself.
+fn without_options(mut words: &[Given]) -> &[Given] {
+    while let Some((first, rest)) = words.split_first() {
+        let takes_value = matches!(
+            first.text.as_str(),
+            "-u" | "-C" | "-P" | "--unset" | "--chdir"
+        );
+        words = match first.text.as_str() {
+            "--" => return rest,
+            text if !text.starts_with('-') || text == "-" => break,
+            _ if takes_value => rest.get(1..).unwrap_or_default(),
+            _ => rest,
+        };
+    }
+    words
 }
 
 /// `printenv`: all variables, or those named.

@@ -180,7 +180,8 @@ impl CommandPattern {
                 .iter()
                 .find(|command| spoken(command).any(|words| regex.is_match(&words.join(" "))))
                 .map_or_else(
-                    || match names_pipe(regex) && regex.is_match(&joined(line)) {
+                    // Who writes `curl.*bash` means the pipeline.
+                    || match regex.is_match(&joined(line)) {
                         true => Match::Yes(whole(line)),
                         false => Match::No,
                     },
@@ -339,13 +340,6 @@ pub(super) fn glob(pattern: &str, text: &str) -> bool {
     name_matches(pattern.as_bytes(), text.as_bytes())
 }
 
-/// Whether an expression speaks of a pipe: `\|`, `[|]`, `\x7c`.
-fn names_pipe(regex: &Regex) -> bool {
-    ["\\|", "[|", "|]", "\\x7c", "\\x7C"]
-        .iter()
-        .any(|pipe| regex.as_str().contains(pipe))
-}
-
 /// The commands of a line in their order, as a pipeline of all of them.
 fn joined(line: &Classification) -> String {
     let words = |command: &SimpleCommand| {
@@ -497,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn regular_expressions_with_a_pipe_mean_pipelines() {
+    fn regular_expressions_are_tried_on_the_whole_line_too() {
         let line = crate::classify::classify(
             b"echo hi; curl -s https://x.example/y | sudo bash",
             &crate::classify::Context::default(),
@@ -506,8 +500,9 @@ mod tests {
             (r"curl .*\| *(ba|z)?sh", true),
             (r"curl .*[|] bash", true),
             (r"wget .*\| *bash", false),
-            // Without a pipe it is about one command.
-            (r"curl .*bash", false),
+            (r"curl .*bash", true),
+            (r"bash.*curl", false),
+            (r"^curl .*bash$", false),
             (r"curl|nothing", true),
         ] {
             let found = CommandPattern::regex(expression).unwrap().generous(&line);

@@ -162,7 +162,7 @@ const MAX_VALUE: usize = 4096;
 /// More arguments than this from one command's braces are not followed.
 const MAX_FIELDS: usize = 1024;
 /// All values inserted by one environment together; beyond it nothing is followed.
-const MAX_INSERTED: usize = 1 << 20;
+const MAX_INSERTED: usize = 1 << 18;
 
 /// The variables a script has set so far.
 ///

@@ -3,6 +3,7 @@
 use super::MAX_CALLS;
 use super::carried::assigned;
 use crate::classify::draft::Draft;
+use crate::classify::flow::{Flow, Sources};
 use crate::classify::given::Given;
 use crate::classify::judge::{Call, Judge};
 use crate::classify::state::State;
@@ -31,12 +32,24 @@ pub(super) fn look(
     for (at, word) in text.match_indices("print").take(MAX_CALLS) {
         match redirection(&text[at + word.len()..]) {
             Some(('>', _)) => draft.raise(Risk::Normal),
-            Some((_, rest)) => commands.push(first_expression(rest)),
+            Some((_, rest)) => {
+                let statement = &text[at + word.len()..text.len() - rest.len() - 1];
+                let command = first_expression(rest.trim_start_matches('|'));
+                run(
+                    judge,
+                    state,
+                    call,
+                    draft,
+                    source,
+                    command,
+                    printed(statement),
+                );
+            }
             None => {}
         }
     }
     for command in commands {
-        run(judge, state, call, draft, source, command);
+        run(judge, state, call, draft, source, command, Flow::default());
     }
 }
 
@@ -54,6 +67,7 @@ fn run(
     draft: &mut Draft,
     source: &Given,
     command: Expression<'_>,
+    input: Flow,
 ) {
     draft.raise(Risk::Normal);
     let texts = match command {
@@ -69,10 +83,22 @@ fn run(
     }
     for text in texts.iter().filter(|text| !text.starts_with("/inet")) {
         let mut inner = call.with_args(Vec::new(), "awk");
-        inner.stdin = Default::default();
+        inner.stdin = input.clone().into();
         judge.isolated(state, |judge, state| {
             judge.text(text, state, &inner, source.span)
         });
+    }
+}
+
+/// What a print statement gives to a command.
+fn printed(statement: &str) -> Flow {
+    let text = statement.trim();
+    let inside = text
+        .strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'));
+    match inside {
+        Some(literal) if !literal.contains(['"', '\\']) => Flow::literal(literal),
+        _ => Flow::of(Sources::UNKNOWN),
     }
 }
 
@@ -95,10 +121,11 @@ fn last_expression(text: &str) -> Expression<'_> {
     if let Some(literal) = text.strip_suffix('"') {
         return Expression::Literal(literal.rsplit('"').next().unwrap_or_default());
     }
-    let start = text
-        .rfind(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
-        .map_or(0, |at| at + 1);
-    match &text[start..] {
+    let name = text
+        .rsplit(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+        .next()
+        .unwrap_or_default();
+    match name {
         "" => Expression::Other,
         name => Expression::Name(name),
     }
