@@ -844,8 +844,7 @@ fn of_very_many_words_the_rest_is_said_to_be_unknown() {
 /// Lines on which it once did.
 #[test]
 fn the_classifier_does_not_fail() {
-    for line in [&b"awk '{x=\"date\"; \xb4x | getline d}' f"[..]] {
-        let answer = classify(line, &Context::default());
-        assert_ne!(answer.reasons, ["The classifier failed"], "{line:?}");
-    }
+    let line = b"awk '{x=\"date\"; \xb4x | getline d}' f";
+    let answer = classify(line, &Context::default());
+    assert_ne!(answer.reasons, ["The classifier failed"]);
 }
