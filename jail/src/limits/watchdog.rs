@@ -326,10 +326,14 @@ mod tests {
         }
 
         fn look(&mut self, bounds: Bounds) -> (Option<Excess>, Watchdog) {
+            self.look_after(0, bounds)
+        }
+
+        /// As if so many bytes of shared memory had come since the watch began.
+        fn look_after(&mut self, come: u64, bounds: Bounds) -> (Option<Excess>, Watchdog) {
             let now = Instant::now();
             let mut dog = Watchdog::new(self.proc.take().unwrap(), Members::All, bounds, now);
-            // As if the watch had begun before the namespace's processes.
-            dog.shared_before = dog.shared_before.saturating_sub(300 << 20);
+            dog.shared_before = dog.shared_before.saturating_sub(come);
             (dog.look(now), dog)
         }
     }
@@ -398,10 +402,15 @@ mod tests {
         let Some(mut space) = Space::run(&format!("python3 -c '{hide}'")) else {
             return;
         };
-        let (excess, _) = space.look(Bounds {
-            memory: Some(150 << 20),
-            pids: None,
-        });
+        // What was written before the watch began here.
+        let come = 220 << 20;
+        let (excess, _) = space.look_after(
+            come,
+            Bounds {
+                memory: Some(150 << 20),
+                pids: None,
+            },
+        );
         assert!(
             matches!(excess, Some(Excess::Memory(used)) if used >= 200 << 20),
             "{excess:?}"

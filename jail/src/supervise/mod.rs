@@ -96,7 +96,10 @@ pub fn run(jail: Jail, mut watch: Watch<'_>) -> Result<Outcome, Error> {
             return Err(error);
         }
     }
-    jail.go()?;
+    if let Err(error) = jail.go() {
+        end(&jail);
+        return Err(error);
+    }
     // Pid 1 is busy for a while yet: the time to look for what others have left.
     cleanup::sweep();
     let mut supervisor = Supervisor {
