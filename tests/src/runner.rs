@@ -222,6 +222,10 @@ fn run_jobs<'a>(
                         Outcome::Skipped(_) => "skipped",
                     };
                     println!("test {} ... {word}", job.name());
+                    if let (Outcome::Failed(why), true) = (&outcome, is_slow()) {
+                        // The end, where all is told again, may never come.
+                        why.lines().take(12).for_each(|line| println!("    {line}"));
+                    }
                     if let Ok(mut results) = results.lock() {
                         let took = started.elapsed();
                         results.push(Played { job, outcome, took });
@@ -231,6 +235,11 @@ fn run_jobs<'a>(
         }
     });
     results.into_inner().unwrap_or_default()
+}
+
+/// Whether tests were given more time: in a guest with an emulated processor.
+fn is_slow() -> bool {
+    env::var_os("SJAIL_TEST_PATIENCE").is_some()
 }
 
 /// Names a folder in memory for what tests write.

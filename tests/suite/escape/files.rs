@@ -371,9 +371,14 @@ fn devices() -> Vec<Test> {
 fn set_user_id() -> Vec<Test> {
     let mut tests = Vec::new();
     for way in ["chmod-mode", "fchmodat", "fchmodat2", "fchmod", "openat"] {
+        // The kernels of some releases that we run on have no fchmodat2.
+        let control = match way {
+            "fchmodat2" => Control::IfHostAllows,
+            _ => Control::Bare,
+        };
         tests.push(attempt(
             &format!("setuid_bit_by_{way}"),
-            Control::Bare,
+            control,
             move |scene| {
                 let program = scene.script("own-program", "#!/bin/sh\n")?;
                 let fresh = scene.workspace().join("own-program.fresh");
