@@ -239,7 +239,7 @@ fn run_jobs<'a>(
 
 /// Whether tests were given more time: in a guest with an emulated processor.
 fn is_slow() -> bool {
-    env::var_os("SJAIL_TEST_PATIENCE").is_some()
+    env::var_os(PATIENCE).is_some()
 }
 
 /// Names a folder in memory for what tests write.

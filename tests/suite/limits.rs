@@ -43,6 +43,9 @@ pub fn suite() -> Vec<Test> {
     all
 }
 
+/// As a script: on the command line it would be recognised and blocked.
+const BOMB: &str = "b() { b | b & }; b; sleep 100";
+
 /// Python that takes so many megabytes and says so.
 fn hog(megabytes: u32) -> String {
     format!(
@@ -169,8 +172,7 @@ fn a_fork_bomb_is_held(scene: &Scene) -> Verdict {
     scene.needs(&["bash"])?;
     // Once before: folders that sjail makes for good.
     scene.run(["--", "true"]).output()?.succeeds()?;
-    // As a script: on the command line it would be recognised and blocked.
-    let script = scene.file("bomb.sh", "b() { b | b & }; b; sleep 100")?;
+    let script = scene.file("bomb.sh", BOMB)?;
     let script = script.display().to_string();
     let before = Snapshot::take(scene);
     let run = scene
@@ -187,7 +189,7 @@ fn a_fork_bomb_without_a_group(scene: &Scene) -> Verdict {
     if scene.identity() == Identity::User {
         return scene.skip("an ordinary user's processes are counted without a group");
     }
-    let script = scene.file("bomb.sh", "b() { b | b & }; b; sleep 100")?;
+    let script = scene.file("bomb.sh", BOMB)?;
     let hidden = "mount -t tmpfs none /sys/fs/cgroup && exec \"$@\"";
     let run = scene
         .host("unshare")

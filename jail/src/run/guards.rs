@@ -37,35 +37,25 @@ pub(super) struct Guards<'a> {
 }
 
 impl<'a> Guards<'a> {
+    /// In the order in which they hear of things.
     pub(super) fn list<'b>(&'b mut self) -> Vec<&'b mut dyn Guard>
     where
         'a: 'b,
     {
         let mut list: Vec<&mut dyn Guard> = vec![&mut self.recorder];
-        if let Some(gate) = &mut self.gate {
-            list.push(gate);
-        }
-        if let Some(protection) = &mut self.protection {
-            list.push(protection);
-        }
-        if let Some(tracer) = &mut self.tracer {
-            list.push(tracer);
-        }
-        if let Some(lookout) = &mut self.lookout {
-            list.push(lookout);
-        }
-        if let Some(network) = &mut self.network {
-            list.push(network);
-        }
-        if let Some(door) = &mut self.door {
-            list.push(door);
-        }
-        if let Some(lent) = &mut self.lent {
-            list.push(lent);
-        }
-        if let Some(outside) = &mut self.outside {
-            list.push(outside);
-        }
+        list.extend(seen(&mut self.gate));
+        list.extend(seen(&mut self.protection));
+        list.extend(seen(&mut self.tracer));
+        list.extend(seen(&mut self.lookout));
+        list.extend(seen(&mut self.network));
+        list.extend(seen(&mut self.door));
+        list.extend(seen(&mut self.lent));
+        list.extend(seen(&mut self.outside));
         list
     }
+}
+
+/// One of them, if it is there.
+fn seen<G: Guard>(guard: &mut Option<G>) -> Option<&mut dyn Guard> {
+    guard.as_mut().map(|guard| guard as &mut dyn Guard)
 }

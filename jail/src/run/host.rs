@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::layout::Host;
 use crate::report::Report;
 
+/// The account's, and the folders of its own that the plan wants kept.
 pub(super) fn host(account: Account, plan: &Plan, report: &Report) -> Result<Host, Error> {
     let state = State::of(&account);
     let kept = match (&plan.sandbox, plan.home.cache_source) {

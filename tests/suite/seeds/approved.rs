@@ -7,6 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use sjail_tests::{Scene, Stop, Test, Verdict, tests};
 
+use super::hook::AGENTS;
 use super::link;
 use crate::desk::Desk;
 
@@ -99,14 +100,7 @@ fn an_agent_runs_what_was_approved_once(scene: &Scene) -> Verdict {
     let desk = Desk::at(scene);
     desk.needs_no_terminal()?;
     let here = scene.workspace();
-    for agent in [
-        "claude-code",
-        "codex",
-        "gemini",
-        "cursor",
-        "opencode",
-        "plain",
-    ] {
+    for agent in AGENTS {
         build(&here)?;
         let run = || -> Verdict<(Option<i32>, String)> {
             let line = line(scene, agent, &here, "s", LINE)?;

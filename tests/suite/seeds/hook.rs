@@ -7,6 +7,16 @@ use sjail_tests::{Output, Scene, Test, Verdict, tests};
 
 use crate::desk::Desk;
 
+/// The agents whose hooks sjail speaks.
+pub(super) const AGENTS: [&str; 6] = [
+    "claude-code",
+    "codex",
+    "gemini",
+    "cursor",
+    "opencode",
+    "plain",
+];
+
 pub fn tests() -> Vec<Test> {
     tests![
         claude_code_is_answered,
@@ -423,14 +433,7 @@ fn hostile_questions_are_a_no(scene: &Scene) -> Verdict {
         "{\"tool_name\":\"read_many_files\",\"tool_input\":{\"include\":[7]}}",
         deep.as_str(),
     ] {
-        for agent in [
-            "claude-code",
-            "codex",
-            "gemini",
-            "cursor",
-            "opencode",
-            "plain",
-        ] {
+        for agent in AGENTS {
             let output = scene.sjail(["hook", agent]).input(text).output()?;
             let said = &output.stdout;
             let no =
