@@ -29,11 +29,22 @@ pub enum Need {
     ConfigUnlessBranch(Vec<u8>),
 }
 
+/// The name of a program of the system: searched for, or in one of its folders. Any other
+/// is somebody's own, whatever it is called.
+fn base(program: &[u8]) -> Option<&[u8]> {
+    const FOLDERS: [&[u8]; 3] = [b"/usr/bin/", b"/bin/", b"/usr/local/bin/"];
+    let in_folder = FOLDERS
+        .iter()
+        .find_map(|folder| program.strip_prefix(*folder));
+    let name = in_folder.unwrap_or(program);
+    (!name.contains(&b'/')).then_some(name)
+}
+
 /// Whether this argv is a git command that must write configuration: by itself, or as
 /// the one simple command of a shell line.
 pub fn writer<A: AsRef<[u8]>>(argv: &[A]) -> Option<Writer> {
     let (program, args) = argv.split_first()?;
-    let name = program.as_ref().rsplit(|byte| *byte == b'/').next()?;
+    let name = base(program.as_ref())?;
     if matches!(name, b"sh" | b"bash" | b"dash")
         && let [option, rest @ ..] = args
         && option.as_ref() == b"-c"

@@ -1,6 +1,8 @@
 //! Which changes of a git configuration are harmless to the host, and which would run a
 //! program there. The knowledge is `judge/git_keys.toml`.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -17,6 +19,19 @@ pub struct Place<'a> {
     pub git_dir: &'a Path,
     /// How deep below the workspace repositories are looked for, and judged.
     pub depth: u8,
+    /// What the files there are.
+    pub ground: &'a dyn Ground,
+}
+
+/// What the judge has to know of files; it reads none itself.
+pub trait Ground: std::fmt::Debug {
+    /// Whether this is a folder, reached through no link.
+    fn is_folder(&self, path: &Path) -> bool;
+    /// Whether this is the top of a repository or a bare one, reached through no link.
+    fn is_repository(&self, path: &Path) -> bool;
+    /// Whether a path outside the workspace leads, through whatever links, to where no jail
+    /// writes.
+    fn is_out_of_reach(&self, path: &Path) -> bool;
 }
 
 /// A change that stays out, and why.
@@ -120,7 +135,7 @@ enum Kind {
     Remote,
     Ref,
     Url,
-    Inside,
+    Submodule,
 }
 
 /// Read when something has to be judged, which few runs need.
@@ -191,10 +206,14 @@ impl Kind {
             }
             Kind::Ref => !text.starts_with('-') && only("-_./+:*^@{}#%=!,~"),
             Kind::Url => url_fits(text, place),
-            Kind::Inside => {
-                Path::new(text).is_relative()
-                    && normal(&place.git_dir.join(text))
-                        .is_some_and(|path| path.starts_with(place.workspace))
+            Kind::Submodule => {
+                // A repository's own tree lies around its folder of git and is not named.
+                let of_submodule = place.git_dir.iter().any(|name| name == "modules");
+                of_submodule
+                    && Path::new(text).is_relative()
+                    && led_from(place.git_dir, text.as_bytes()).is_some_and(|path| {
+                        path.starts_with(place.workspace) && place.ground.is_folder(&path)
+                    })
             }
         }
     }
@@ -236,20 +255,51 @@ fn url_fits(text: &str, place: Place<'_>) -> bool {
 }
 
 /// A push to a path runs the hooks of the repository there. Outside the workspace the
-/// jail cannot have put any; inside, they are judged as deep as repositories are looked for.
+/// jail cannot have put any; inside, they are judged as deep as repositories are looked for,
+/// and what is a repository now can no longer be swapped for a link by a later command.
 fn path_fits(text: &str, place: Place<'_>) -> bool {
     let base = if place.git_dir.file_name() == Some(".git".as_ref()) {
         place.git_dir.parent().unwrap_or(place.git_dir)
     } else {
         place.git_dir
     };
-    let Some(path) = normal(&base.join(text)) else {
+    let Some(path) = led_from(base, text.as_bytes()) else {
         return false;
     };
     match path.strip_prefix(place.workspace) {
-        Ok(below) => below.components().count() <= usize::from(place.depth),
-        Err(_) => true,
+        Ok(below) => {
+            below.components().count() <= usize::from(place.depth)
+                && place.ground.is_repository(&path)
+        }
+        Err(_) => place.ground.is_out_of_reach(&path),
     }
+}
+
+/// Where a path that is written in one of git's files leads, seen from `folder`: absolute,
+/// without `..`. `None` where names alone cannot tell: a NUL, at which git stops reading, or a
+/// `..` behind a name, which may be a link's by the time that git goes there.
+pub fn led_from(folder: &Path, target: &[u8]) -> Option<PathBuf> {
+    let target = Path::new(OsStr::from_bytes(target));
+    if target.as_os_str().is_empty() || target.as_os_str().as_bytes().contains(&0) {
+        return None;
+    }
+    let mut at = folder.to_owned();
+    let mut named = false;
+    for component in target.components() {
+        match component {
+            Component::ParentDir => {
+                if named || !at.pop() {
+                    return None;
+                }
+            }
+            Component::CurDir => {}
+            other => {
+                named = true;
+                at.push(other);
+            }
+        }
+    }
+    Some(at)
 }
 
 /// The path with `.` and `..` resolved by name; `None` when it leaves the root.
@@ -274,10 +324,27 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
+    /// Folders everywhere, repositories in `/w/sub`, jails nowhere outside.
+    #[derive(Debug)]
+    struct Plain;
+
+    impl Ground for Plain {
+        fn is_folder(&self, path: &Path) -> bool {
+            !path.ends_with("link")
+        }
+        fn is_repository(&self, path: &Path) -> bool {
+            path.starts_with("/w/sub")
+        }
+        fn is_out_of_reach(&self, path: &Path) -> bool {
+            !path.starts_with("/proc")
+        }
+    }
+
     const PLACE: fn() -> Place<'static> = || Place {
         workspace: Path::new("/w"),
         git_dir: Path::new("/w/.git"),
         depth: 3,
+        ground: &Plain,
     };
 
     fn merged(before: &str, after: &str) -> (String, Vec<String>) {
@@ -345,7 +412,13 @@ mod tests {
             ("remote.o.url", "ssh://git@example.org:22/a", true),
             ("remote.o.url", "/srv/git/a.git", true),
             ("remote.o.url", "../sibling", true),
-            ("remote.o.url", "/w/a/b", true),
+            ("remote.o.url", "/w/sub/b", true),
+            ("remote.o.url", "./sub", true),
+            ("remote.o.url", "/w/a/b", false),
+            ("remote.o.url", "./link", false),
+            ("remote.o.url", "sub/../sub", false),
+            ("remote.o.url", "/proc/self/cwd/sub", false),
+            ("remote.o.url", "file:///proc/self/cwd/sub", false),
             ("remote.o.url", "/w/a/b/c/d.git", false),
             ("remote.o.url", "file:///w/a/b/c/d.git", false),
             ("remote.o.url", "ext::sh -c evil", false),
@@ -365,7 +438,7 @@ mod tests {
             ("branch.b.remote", "a/b/c/d", false),
             ("submodule.s.update", "checkout", true),
             ("submodule.s.update", "!evil", false),
-            ("core.worktree", "../sub", true),
+            ("core.worktree", "../sub", false),
             ("core.worktree", "../../x", false),
             ("core.worktree", "/w/x", false),
             ("core.bare", "TRUE", true),
@@ -390,6 +463,30 @@ mod tests {
                 after: vec![Some(value.as_bytes().to_vec())],
             };
             assert_eq!(judge(&change, PLACE()).is_ok(), fine, "{key} = {value}");
+        }
+    }
+
+    #[test]
+    fn a_submodules_tree_is_a_folder_of_the_workspace() {
+        let place = Place {
+            git_dir: Path::new("/w/.git/modules/sub"),
+            ..PLACE()
+        };
+        let fits = |text: &str| Kind::Submodule.fits(text, place);
+        assert!(fits("../../../sub"));
+        assert!(!fits("../../../link"));
+        assert!(!fits("../../../../sub"));
+        assert!(!fits("/w/sub"));
+    }
+
+    #[test]
+    fn names_alone_tell_where_a_path_leads() {
+        let led = |target: &[u8]| led_from(Path::new("/w/a"), target);
+        assert_eq!(led(b"../.git/modules/a"), Some("/w/.git/modules/a".into()));
+        assert_eq!(led(b"./b/c"), Some("/w/a/b/c".into()));
+        assert_eq!(led(b"/x/y"), Some("/x/y".into()));
+        for unsure in [&b""[..], b"b/../c", b"/x/../y", b"b\0/c", b"../../../../x"] {
+            assert_eq!(led(unsure), None, "{unsure:?}");
         }
     }
 }

@@ -35,6 +35,7 @@ fn standing() -> Vec<(&'static str, Vec<Test>)> {
         ("work", work::suite()),
         ("escape", escape::suite()),
         ("protected", escape::protected::tests()),
+        ("repositories", escape::repositories::suite()),
         ("broker", broker::suite()),
         ("asking", asking::suite()),
         ("needs", needs::suite()),

@@ -5,13 +5,17 @@ use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::beneath::Kind;
 use super::entry::{Act, Entry};
+use crate::protect::repository;
 
 /// Of longer lists nothing is said.
 const MOST: usize = 200_000;
+/// No path of an index is longer.
+const LONGEST: u64 = 64 << 10;
 
 /// The changes that may concern files of a repository.
 #[derive(Debug)]
@@ -57,8 +61,14 @@ impl Tracked {
         if self.files.len().max(self.folders.len()) >= MOST {
             return None;
         }
-        let file = match File::open(&self.index) {
-            Ok(file) => file,
+        // The command can have put anything there, a pipe for one.
+        let open = File::options()
+            .read(true)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
+            .open(&self.index);
+        let file = match open {
+            Ok(file) if file.metadata().is_ok_and(|it| it.is_file()) => file,
+            Ok(_) => return None,
             // A repository without a commit or anything added.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Some(0),
             Err(_) => return None,
@@ -90,9 +100,7 @@ fn git_folder(top: &Path) -> Option<PathBuf> {
     if fs::symlink_metadata(&git).ok()?.is_dir() {
         return Some(git);
     }
-    let text = fs::read_to_string(&git).ok()?;
-    let folder = text.strip_prefix("gitdir:")?.trim();
-    Some(top.join(folder))
+    repository::pointed_to(&git)
 }
 
 /// Calls with the path of each entry of an index, versions 2 to 4.
@@ -126,7 +134,7 @@ fn each(mut index: impl BufRead, mut call: impl FnMut(&[u8])) -> io::Result<()> 
         } else {
             path.clear();
         }
-        let read = index.read_until(0, &mut path)?;
+        let read = index.by_ref().take(LONGEST).read_until(0, &mut path)?;
         if path.pop() != Some(0) {
             return Err(broken());
         }

@@ -92,7 +92,9 @@ impl Protection {
         let below = self.search.below(folder);
         for (path, _) in &below.searched {
             self.seen.insert(path.clone());
-            if self.fresh.len() < MOST_WATCHED && !self.fresh.contains(path) {
+            if self.fresh.len() >= MOST_WATCHED {
+                self.crowded = true;
+            } else if !self.fresh.contains(path) {
                 self.fresh.push(path.clone());
                 if let (Some(watch), Some(place)) = (&self.watch, self.search.place(path)) {
                     watch.add(&place);
@@ -320,6 +322,27 @@ impl Protection {
         }
         if !now.sightings.is_empty() {
             self.settle(now, None);
+        }
+        // Some of what is new was seen once and not watched: everything is looked at again.
+        if self.crowded {
+            let now = self.search.run_opening();
+            self.settle(now, None);
+        }
+    }
+
+    /// The folder of git that the command wrote to a copy of has been gone through: what it
+    /// is now is the host's. Pointers into it, and the repositories in it that were not there
+    /// at the start, are judged like any others from here.
+    pub(super) fn end_copy(&mut self) {
+        let copied = std::mem::take(&mut self.copied);
+        let now = self.search.again(&[], &copied, &[]);
+        for sighting in now.mounted() {
+            if sighting.role == Role::GitConfig {
+                let text = repository::small(&sighting.path).unwrap_or_default();
+                self.remember(&sighting.path, text);
+            }
+            self.held.retain(|held| held.path != sighting.path);
+            self.held.push(sighting.clone());
         }
     }
 

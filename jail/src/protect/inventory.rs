@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use nix::sys::stat::lstat;
+use nix::sys::stat::{FileStat, lstat};
 use nix::sys::time::{TimeSpec, TimeValLike};
 use nix::time::{ClockId, clock_gettime};
 
@@ -198,6 +198,11 @@ impl Moment {
     /// was set meanwhile, or the folder changed so shortly before that its file system's
     /// coarse clock cannot tell.
     pub fn may_have_changed(&self, folder: &Path) -> bool {
+        lstat(folder).map_or(true, |stat| self.may_precede(&stat))
+    }
+
+    /// The same for what this is the stat of.
+    pub fn may_precede(&self, stat: &FileStat) -> bool {
         const COARSE: TimeSpec = TimeSpec::new(0, 20_000_000);
         const STEP: i64 = 5_000_000;
         let now = Moment::now();
@@ -205,9 +210,6 @@ impl Moment {
         if moved.num_nanoseconds().abs() > STEP {
             return true;
         }
-        let Ok(stat) = lstat(folder) else {
-            return true;
-        };
         let changed = TimeSpec::new(stat.st_ctime, stat.st_ctime_nsec);
         changed >= self.real - COARSE
     }

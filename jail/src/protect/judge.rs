@@ -1,18 +1,19 @@
 //! What happens to git's own files that a jailed command made or changed: configuration
 //! is judged key by key, hooks by whether git would run them.
 
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use sjail_policy::git_config::Document;
-use sjail_policy::git_keys::{self, Place};
+use sjail_policy::git_keys::{self, Ground, Place};
 
 use super::finding::Finding;
 use super::quarantine::{self, Quarantine};
 use super::reach;
 use super::repository::small;
+use crate::preview::beneath::{self, Beneath, Kind};
 
 /// Where the judged repository lies and where refused things go.
 #[derive(Debug, Clone, Copy)]
@@ -89,11 +90,7 @@ impl Court<'_> {
             }
             (Err(_), _) => return Ok(Some(host.to_owned())),
         };
-        let place = Place {
-            workspace: self.workspace,
-            git_dir,
-            depth: self.depth,
-        };
+        let place = self.place(git_dir);
         let merged = git_keys::merge(&before, &after, place);
         if merged.left_out.is_empty() {
             return Ok(Some(text));
@@ -108,6 +105,16 @@ impl Court<'_> {
             findings.push(Finding::key(path, left, Some(&item.id)));
         }
         Ok(Some(merged.text))
+    }
+
+    /// Where a configuration lies.
+    pub fn place<'a>(&'a self, git_dir: &'a Path) -> Place<'a> {
+        Place {
+            workspace: self.workspace,
+            git_dir,
+            depth: self.depth,
+            ground: self,
+        }
     }
 
     /// Judges a folder of hooks: everything in it that git could run goes to quarantine.
@@ -164,6 +171,40 @@ impl Court<'_> {
     }
 }
 
+impl Ground for Court<'_> {
+    fn is_folder(&self, path: &Path) -> bool {
+        Beneath::open(path).is_ok()
+    }
+
+    fn is_repository(&self, path: &Path) -> bool {
+        Beneath::open(path).is_ok_and(|top| {
+            let kind = |name: &str| {
+                let stat = top.stat(Path::new(name)).ok().flatten();
+                stat.map(|stat| beneath::kind(&stat))
+            };
+            let folder = |name| kind(name) == Some(Kind::Folder);
+            match kind(".git") {
+                Some(kind) => matches!(kind, Kind::File | Kind::Folder),
+                None => kind("HEAD") == Some(Kind::File) && folder("objects") && folder("refs"),
+            }
+        })
+    }
+
+    fn is_out_of_reach(&self, path: &Path) -> bool {
+        // Where these lead depends on who goes there.
+        const NOWHERE: [&str; 3] = ["/proc", "/dev", "/sys"];
+        let real = path.ancestors().find_map(|above| {
+            let real = fs::canonicalize(above).ok()?;
+            Some(real.join(path.strip_prefix(above).ok()?))
+        });
+        real.is_some_and(|real| {
+            !real.starts_with(self.workspace)
+                && !real.starts_with(self.quarantine.sandboxes())
+                && !NOWHERE.iter().any(|place| real.starts_with(place))
+        }) && !NOWHERE.iter().any(|place| path.starts_with(place))
+    }
+}
+
 /// Git runs no hook whose name ends in `.sample`; `README` and the like are no hooks.
 pub fn is_live_hook(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default();
@@ -176,11 +217,9 @@ pub fn is_live_hook(path: &Path) -> bool {
 /// Puts `text` into the file that holds `judged`; what is there by another name or with
 /// another content stays.
 fn overwrite(path: &Path, judged: &[u8], text: &[u8]) -> io::Result<bool> {
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-        .open(path)?;
+    let folder = Beneath::open(path.parent().unwrap_or(path))?;
+    let name = path.file_name().unwrap_or_default();
+    let file = folder.file_to_change(Path::new(name))?;
     let mut now = Vec::new();
     (&file)
         .take(judged.len() as u64 + 1)
@@ -192,31 +231,6 @@ fn overwrite(path: &Path, judged: &[u8], text: &[u8]) -> io::Result<bool> {
     file.write_all_at(text, 0)?;
     file.set_len(text.len() as u64)?;
     Ok(true)
-}
-
-/// Writes a new file beside the old one and renames it over; the old one's permissions stay.
-pub fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    let mode = fs::symlink_metadata(path).map_or(0o644, |metadata| metadata.mode() & 0o777);
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    let unique: String = crate::sys::random::bytes::<6>()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    let beside: PathBuf = folder.join(format!(".sjail-{unique}"));
-    let mut file = File::options()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(&beside)?;
-    let written = file
-        .write_all(text)
-        .and_then(|()| fs::set_permissions(&beside, fs::Permissions::from_mode(mode)))
-        .and_then(|()| fs::rename(&beside, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&beside);
-    }
-    written
 }
 
 #[cfg(test)]

@@ -75,6 +75,8 @@ pub struct Protection {
     seen: HashSet<PathBuf>,
     /// Those of them that the command made, searched again when they change.
     fresh: Vec<PathBuf>,
+    /// There were more of those than are watched.
+    crowded: bool,
     /// When the last look began.
     looked: Moment,
     /// Folders of git that the command has made.
@@ -204,6 +206,7 @@ impl Protection {
             tops,
             seen,
             fresh: Vec::new(),
+            crowded: false,
             looked: Moment::now(),
             made: Vec::new(),
             copied: Vec::new(),
@@ -343,6 +346,7 @@ impl Protection {
             copy.apply(self.court(), &mut findings);
             self.findings.extend(findings);
             self.check_pointers();
+            self.end_copy();
         }
         let quiet = match &self.watch {
             Some(Watch::Signal(_)) => !self.watch.as_ref().is_some_and(Watch::happened),
@@ -404,6 +408,7 @@ impl Protection {
             tops,
             seen: now.children.iter().cloned().collect(),
             fresh: Vec::new(),
+            crowded: false,
             looked: Moment::now(),
             made: Vec::new(),
             copied: Vec::new(),

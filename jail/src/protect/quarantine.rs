@@ -99,6 +99,12 @@ impl Quarantine {
         }
     }
 
+    /// The folder of all sandboxes, where jails have their homes.
+    pub fn sandboxes(&self) -> &Path {
+        let sandbox = self.folder.parent().unwrap_or(&self.folder);
+        sandbox.parent().unwrap_or(sandbox)
+    }
+
     /// The run that it is for.
     pub fn run(&self) -> &str {
         &self.run

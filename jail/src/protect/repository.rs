@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use sjail_policy::git_config::Document;
-use sjail_policy::git_keys::normal;
+use sjail_policy::git_keys::{led_from, normal};
 use sjail_policy::show;
 
 use super::inventory::Role;
@@ -81,20 +81,26 @@ pub fn end_of_links(path: &Path) -> Option<PathBuf> {
 /// The folder that a `.git` file names, absolute.
 pub fn pointed_to(dot_git: &Path) -> Option<PathBuf> {
     let text = small(dot_git)?;
-    let target = text.strip_prefix(b"gitdir:")?.trim_ascii();
-    normal(&dot_git.parent()?.join(OsStr::from_bytes(target)))
+    let target = line(&text).strip_prefix(b"gitdir: ")?;
+    led_from(dot_git.parent()?, target)
+}
+
+/// The one line of a file that points somewhere: git takes line ends off, and nothing else.
+pub fn line(text: &[u8]) -> &[u8] {
+    let end = text.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r'));
+    end.map_or(&[], |end| &text[..=end])
 }
 
 /// The folder that a working tree's own folder of git shares with the others.
 pub fn shared(git_dir: &Path) -> Option<PathBuf> {
     let text = small(&git_dir.join("commondir"))?;
-    normal(&git_dir.join(OsStr::from_bytes(text.trim_ascii())))
+    led_from(git_dir, line(&text))
 }
 
 /// The working tree that a folder in `worktrees` belongs to, by its own word.
 pub fn worktree_of(admin: &Path) -> Option<PathBuf> {
     let text = small(&admin.join("gitdir"))?;
-    let dot_git = normal(&admin.join(OsStr::from_bytes(text.trim_ascii())))?;
+    let dot_git = led_from(admin, line(&text))?;
     Some(dot_git.parent()?.to_owned())
 }
 
@@ -108,7 +114,7 @@ pub fn shares_its_own(admin: &Path) -> bool {
 fn submodule_tree(git_dir: &Path) -> Option<PathBuf> {
     let config = Document::parse(&small(&git_dir.join("config"))?).ok()?;
     let tree = config.last("core", None, "worktree")?;
-    normal(&git_dir.join(OsStr::from_bytes(tree)))
+    led_from(git_dir, tree)
 }
 
 fn is_repository(git_dir: &Path) -> bool {

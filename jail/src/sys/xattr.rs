@@ -2,29 +2,10 @@
 
 use std::ffi::{CStr, CString};
 use std::os::fd::BorrowedFd;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use nix::errno::Errno;
 
 use super::file::DescriptorPath;
-
-/// The value of an attribute, links not followed.
-pub fn get(path: &Path, name: &CStr) -> nix::Result<Vec<u8>> {
-    let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
-    whole(|room| {
-        // SAFETY: both strings are NUL-terminated; the kernel writes at most the stated
-        // number of bytes into `room`.
-        unsafe {
-            libc::lgetxattr(
-                path.as_ptr(),
-                name.as_ptr(),
-                room.as_mut_ptr().cast(),
-                room.len(),
-            )
-        }
-    })
-}
 
 /// The names of an open file's attributes; the descriptor may be a place only (`O_PATH`).
 pub fn names(file: BorrowedFd<'_>) -> nix::Result<Vec<CString>> {

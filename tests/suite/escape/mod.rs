@@ -15,6 +15,7 @@ mod newer;
 mod peers;
 mod project;
 pub mod protected;
+pub mod repositories;
 mod secrets;
 mod sockets;
 mod terminal;

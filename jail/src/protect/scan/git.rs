@@ -90,10 +90,18 @@ impl Look<'_> {
                 _ => {}
             }
         }
+        let is_shared = listing.has(b"commondir");
         self.watch(Watched {
             path: path.to_owned(),
             fd: listing.fd,
         });
+        // There git finds its configuration and hooks, whatever else is in the folder.
+        if is_shared
+            && let Some(common) = repository::shared(path)
+            && common.starts_with(&self.search.workspace)
+        {
+            self.git_dir(&common);
+        }
     }
 
     /// Files in the workspace that git's configuration makes it obey: the folder of

@@ -81,8 +81,10 @@ impl Listing {
         self.kind(wanted).is_some()
     }
 
-    /// Git takes a folder with these three for a repository of its own.
+    /// Git takes a folder with these for a repository of its own; `commondir` says where the
+    /// others are.
     pub fn is_bare(&self) -> bool {
-        self.has(b"HEAD") && self.has(b"objects") && self.has(b"refs")
+        let own = self.has(b"objects") && self.has(b"refs");
+        self.has(b"HEAD") && (own || self.has(b"commondir"))
     }
 }

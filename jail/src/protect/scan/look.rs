@@ -92,7 +92,8 @@ impl<'a> Look<'a> {
         if depth >= self.search.depth {
             self.inventory.searched.push((path.to_owned(), depth));
             let has = |name: &str| !matches!(lstat(&path.join(name)), Err(Errno::ENOENT));
-            if has(".git") || has("HEAD") && has("objects") && has("refs") {
+            let bare = || has("objects") && has("refs") || has("commondir");
+            if has(".git") || has("HEAD") && bare() {
                 self.top(path, depth);
             }
             return;

@@ -1,0 +1,229 @@
+//! Repositories that a command makes so that the host's git runs its program later: files
+//! that say where a folder of git is, read otherwise than git reads them, folders that only
+//! look like one, and what is carried over from a copy.
+//!
+//! Each payload is tried without a jail first, where the host's git must run the program.
+
+use std::fs;
+use std::time::Duration;
+
+use sjail_tests::{Output, Scene, Test, Verdict, ensure, tests};
+
+/// What every payload starts with.
+const BEGIN: &str = r#"#!/bin/sh
+set -e
+bait() { # FOLDER
+    mkdir -p "$1/objects" "$1/refs/heads"
+    printf '[core]\n\trepositoryformatversion = 0\n\tfsmonitor = "touch %s/pwned; false"\n' "$PWD" >"$1/config"
+}
+repository() { # FOLDER
+    bait "$1"
+    echo 'ref: refs/heads/main' >"$1/HEAD"
+}
+harmless() { # FOLDER
+    repository "$1"
+    printf '[core]\n\trepositoryformatversion = 0\n' >"$1/config"
+}
+mkdir -p src
+"#;
+
+/// How the payload comes to run.
+#[derive(Clone, Copy)]
+enum How {
+    /// As any command.
+    Script,
+    /// As a git command that writes configuration, and hence on a copy of `.git`.
+    OnCopy,
+}
+
+/// A name, how it runs, the payload; `git status` in `src` then runs the program.
+const PLANTED: &[(&str, How, &str)] = &[
+    (
+        "b30_shared_folder_without_a_head",
+        How::Script,
+        r#"bait lib
+           mkdir -p lib/worktrees/w
+           echo 'ref: refs/heads/main' >lib/worktrees/w/HEAD
+           echo ../.. >lib/worktrees/w/commondir
+           echo "$PWD/src/.git" >lib/worktrees/w/gitdir
+           echo 'gitdir: ../lib/worktrees/w' >src/.git"#,
+    ),
+    (
+        "b30_pointer_that_ends_at_a_nul",
+        How::Script,
+        r#"harmless good
+           repository node_modules/bad
+           printf 'gitdir: ../node_modules/bad\000/../../good\n' >src/.git"#,
+    ),
+    (
+        "b30_pointer_up_behind_a_link",
+        How::Script,
+        r#"harmless good
+           repository a/b/c/d/good
+           mkdir a/b/c/d/e
+           ln -s a/b/c/d/e way
+           echo 'gitdir: ../way/../good' >src/.git"#,
+    ),
+    (
+        "b30_pointer_with_a_blank_at_its_end",
+        How::Script,
+        r#"harmless node_modules/it
+           repository 'node_modules/it '
+           echo 'gitdir: ../node_modules/it ' >src/.git"#,
+    ),
+    (
+        "b30_repository_among_many_new_folders",
+        How::Script,
+        r#"rmdir src
+           for i in $(seq 300); do mkdir "new$i"; done
+           sleep 1
+           mkdir src
+           sleep 1
+           repository src/.git"#,
+    ),
+    (
+        "b30_submodule_whose_head_is_a_link",
+        How::OnCopy,
+        r#"bait .git/modules/x
+           ln -s refs/heads/main .git/modules/x/HEAD
+           echo 'gitdir: ../.git/modules/x' >src/.git"#,
+    ),
+    (
+        "b30_submodule_within_another",
+        How::OnCopy,
+        r#"harmless .git/modules/x
+           repository .git/modules/x/y
+           echo 'gitdir: ../.git/modules/x/y' >src/.git"#,
+    ),
+    (
+        "b30_modules_is_a_link",
+        How::OnCopy,
+        r#"repository node_modules/m/x
+           ln -s ../node_modules/m .git/modules
+           echo 'gitdir: ../.git/modules/x' >src/.git"#,
+    ),
+];
+
+pub fn suite() -> Vec<Test> {
+    let mut all: Vec<Test> = PLANTED
+        .iter()
+        .map(|&(name, how, payload)| {
+            Test::new(name, move |scene: &Scene| planted(scene, how, payload))
+        })
+        .collect();
+    all.extend(tests![
+        b30_keys_that_lead_through_links,
+        b23_another_jail_swaps_a_folder_of_the_copy,
+    ]);
+    all
+}
+
+/// An empty repository, and nothing else in the workspace.
+fn fresh(scene: &Scene) -> Verdict {
+    let here = scene.workspace();
+    for entry in fs::read_dir(&here)? {
+        let path = entry?.path();
+        if fs::symlink_metadata(&path)?.is_dir() {
+            fs::remove_dir_all(path)?;
+        } else {
+            fs::remove_file(path)?;
+        }
+    }
+    scene
+        .host("git")
+        .args(["init", "-q", "."])
+        .output()?
+        .exits(0)?;
+    // What is on the disk already was not changed by the command.
+    std::thread::sleep(Duration::from_millis(50));
+    Ok(())
+}
+
+/// Whether the host's git runs the program.
+fn is_run(scene: &Scene) -> Verdict<bool> {
+    let marker = scene.workspace().join("pwned");
+    let src = scene.workspace().join("src");
+    scene.host("git").args(["status"]).cwd(src).output()?;
+    let run = marker.exists();
+    let _ = fs::remove_file(marker);
+    Ok(run)
+}
+
+fn planted(scene: &Scene, how: How, payload: &str) -> Verdict {
+    scene.needs(&["git"])?;
+    let text = format!("{BEGIN}{payload}\n");
+    fresh(scene)?;
+    let script = scene.script("bin/git", &text)?;
+    scene.host(&script).output()?.exits(0)?;
+    ensure(is_run(scene)?, || "without a jail nothing was run, either")?;
+    fresh(scene)?;
+    scene.script("bin/git", &text)?;
+    let output = match how {
+        How::Script => scene.run(["--", "./bin/git"]).output()?,
+        How::OnCopy => on_copy(scene)?,
+    };
+    output.exits(0)?;
+    ensure(!is_run(scene)?, || {
+        format!("the host's git ran the command's program: {output}")
+    })
+}
+
+/// Runs what is called git in the workspace as a git command that writes configuration.
+fn on_copy(scene: &Scene) -> Verdict<Output> {
+    let path = scene.workspace().join("bin");
+    let path = format!("{}:/usr/bin:/bin", path.display());
+    scene
+        .run(["--", "git", "config", "a.b", "c"])
+        .env("PATH", path)
+        .output()
+}
+
+fn b30_keys_that_lead_through_links(scene: &Scene) -> Verdict {
+    scene.needs(&["git"])?;
+    fresh(scene)?;
+    let script = "#!/bin/sh\nln -s /tmp away\n/usr/bin/git init -q --bare node_modules/bad.git\nln -s node_modules/bad.git near\n/usr/bin/git config core.worktree ../away\n/usr/bin/git config remote.a.url ./near\n/usr/bin/git config remote.b.url /proc/self/cwd/node_modules/bad.git\n/usr/bin/git config remote.c.url ./near/../node_modules/bad.git\n/usr/bin/git config remote.d.url https://example.org/d\n";
+    scene.script("bin/git", script)?;
+    let output = on_copy(scene)?;
+    output.exits(0)?;
+    let config = scene.read(".git/config")?;
+    let led = ["worktree", "bad", "near"];
+    ensure(!led.iter().any(|word| config.contains(word)), || {
+        format!("carried over: {config}{output}")
+    })?;
+    ensure(config.contains("https://example.org/d"), || {
+        format!("a harmless key is missing: {config}{output}")
+    })
+}
+
+/// While what a command wrote is moved into `.git`, another jail in the same workspace swaps
+/// a folder on the way for a link.
+fn b23_another_jail_swaps_a_folder_of_the_copy(scene: &Scene) -> Verdict {
+    const NAMES: usize = 2000;
+    scene.needs(&["git", "python3"])?;
+    fresh(scene)?;
+    let victim = scene.outside().join("victim");
+    fs::create_dir_all(&victim)?;
+    fs::write(victim.join("zz"), "the host's own")?;
+    let swap = format!(
+        "import os, time\nx = '.git/refs/x'\nos.symlink('{}', '.git/refs/y')\nopen('ready', 'w')\nend = time.time() + 20\nwhile time.time() < end:\n    try:\n        if os.listdir(x):\n            os.rename(x, '.git/refs/old')\n            os.rename('.git/refs/y', x)\n            open('swapped', 'w')\n            break\n    except FileNotFoundError:\n        pass\n",
+        victim.display()
+    );
+    scene.file("swap.py", swap)?;
+    let write = format!(
+        "#!/bin/sh\nmkdir -p .git/refs/x\ncd .git/refs/x\nfor i in $(seq {NAMES}); do : >a$i; done\necho evil >zz\n"
+    );
+    scene.script("bin/git", &write)?;
+    let mut other = scene.run(["--", "python3", "swap.py"]).start()?;
+    other.wait_for_file(scene.workspace().join("ready"))?;
+    let output = on_copy(scene)?;
+    other.finish()?;
+    let swapped = scene.workspace().join("swapped").exists();
+    ensure(swapped, || {
+        format!("the folder was not swapped in time: {output}")
+    })?;
+    let inside = fs::read_dir(&victim)?.count();
+    let own = fs::read_to_string(victim.join("zz"))?;
+    ensure(inside == 1 && own == "the host's own", || {
+        format!("{inside} files outside the workspace, {own:?}: {output}")
+    })
+}
