@@ -24,7 +24,6 @@ harmless() { # FOLDER
     repository "$1"
     printf '[core]\n\trepositoryformatversion = 0\n' >"$1/config"
 }
-mkdir -p src
 "#;
 
 /// How the payload comes to run.
@@ -41,7 +40,8 @@ const PLANTED: &[(&str, How, &str)] = &[
     (
         "b30_shared_folder_without_a_head",
         How::Script,
-        r#"bait lib
+        r#"mkdir src
+           bait lib
            mkdir -p lib/worktrees/w
            echo 'ref: refs/heads/main' >lib/worktrees/w/HEAD
            echo ../.. >lib/worktrees/w/commondir
@@ -51,14 +51,16 @@ const PLANTED: &[(&str, How, &str)] = &[
     (
         "b30_pointer_that_ends_at_a_nul",
         How::Script,
-        r#"harmless good
+        r#"mkdir src
+           harmless good
            repository node_modules/bad
            printf 'gitdir: ../node_modules/bad\000/../../good\n' >src/.git"#,
     ),
     (
         "b30_pointer_up_behind_a_link",
         How::Script,
-        r#"harmless good
+        r#"mkdir src
+           harmless good
            repository a/b/c/d/good
            mkdir a/b/c/d/e
            ln -s a/b/c/d/e way
@@ -67,15 +69,15 @@ const PLANTED: &[(&str, How, &str)] = &[
     (
         "b30_pointer_with_a_blank_at_its_end",
         How::Script,
-        r#"harmless node_modules/it
+        r#"mkdir src
+           harmless node_modules/it
            repository 'node_modules/it '
            echo 'gitdir: ../node_modules/it ' >src/.git"#,
     ),
     (
         "b30_repository_among_many_new_folders",
         How::Script,
-        r#"rmdir src
-           for i in $(seq 300); do mkdir "new$i"; done
+        r#"for i in $(seq 300); do mkdir "new$i"; done
            sleep 1
            mkdir src
            sleep 1
@@ -84,21 +86,24 @@ const PLANTED: &[(&str, How, &str)] = &[
     (
         "b30_submodule_whose_head_is_a_link",
         How::OnCopy,
-        r#"bait .git/modules/x
+        r#"mkdir src
+           bait .git/modules/x
            ln -s refs/heads/main .git/modules/x/HEAD
            echo 'gitdir: ../.git/modules/x' >src/.git"#,
     ),
     (
         "b30_submodule_within_another",
         How::OnCopy,
-        r#"harmless .git/modules/x
+        r#"mkdir src
+           harmless .git/modules/x
            repository .git/modules/x/y
            echo 'gitdir: ../.git/modules/x/y' >src/.git"#,
     ),
     (
         "b30_modules_is_a_link",
         How::OnCopy,
-        r#"repository node_modules/m/x
+        r#"mkdir src
+           repository node_modules/m/x
            ln -s ../node_modules/m .git/modules
            echo 'gitdir: ../.git/modules/x' >src/.git"#,
     ),
