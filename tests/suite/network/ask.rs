@@ -1,5 +1,7 @@
 //! Hosts that no rule speaks of: held, asked about, answered.
 
+use std::path::PathBuf;
+
 use sjail_tests::{Identity, Scene, Stop, Terminal, Test, Verdict, wait};
 
 use super::town;
@@ -13,6 +15,10 @@ pub fn tests() -> Vec<Test> {
         ),
         Test::new("a_no_is_a_refusal", a_no_is_a_refusal),
         Test::new("without_anybody_it_is_no", without_anybody_it_is_no),
+        Test::new(
+            "an_answer_goes_as_far_as_was_said",
+            an_answer_goes_as_far_as_was_said,
+        ),
         Test::new(
             "a_registry_is_remembered_for_its_client",
             a_registry_is_remembered_for_its_client,
@@ -98,6 +104,34 @@ fn without_anybody_it_is_no(scene: &Scene) -> Verdict {
         true => Ok(()),
         false => Err(Stop::failed("the name was looked up all the same")),
     }
+}
+
+/// For one workspace: there nobody is asked again, elsewhere somebody is, and silence is a no.
+fn an_answer_goes_as_far_as_was_said(scene: &Scene) -> Verdict {
+    let _town = town(scene)?;
+    let mut terminal = fetch(scene)?;
+    let id = question(scene)?;
+    scene
+        .sjail(["queue", "approve", &id, "--workspace"])
+        .output()?
+        .succeeds()?;
+    terminal.expect("hello new.test")?;
+    terminal.finish()?;
+    let brief = format!("{POLICY}[approval]\nwait = \"1s\"\n");
+    scene.home_file(".config/sjail/policy.toml", brief)?;
+    let again = |folder: PathBuf| {
+        let words = ["run", "--", "curl", "-sS", "http://new.test/"];
+        scene.sjail(words).cwd(folder).output()
+    };
+    again(scene.workspace())?
+        .succeeds()?
+        .stdout_has("hello new.test")?;
+    let other = scene.home().join("other");
+    std::fs::create_dir(&other)?;
+    let elsewhere = again(other)?;
+    super::is_refused(&elsewhere)?;
+    elsewhere.stderr_has("nobody allowed it")?;
+    stop(scene)
 }
 
 /// Where no settings name a registry somebody is asked; the answer is that package manager's
