@@ -150,6 +150,7 @@ async fn approve(visit: &mut Visit, yes: wire::Approve) -> Result<(), Failure> {
         .await?;
     visit.service.tell(&stored);
     refresh_allowlist(visit).await?;
+    refresh_registries(visit).await?;
     let request = stored.to_wire(Detail::All);
     visit.connection.reply(&wire::Shown { request }).await?;
     Ok(())
@@ -224,6 +225,7 @@ async fn revoke(visit: &mut Visit, what: wire::ById) -> Result<(), Failure> {
         .writer
         .write(move |ledger| permit::revoke(ledger, &what.id, &by))
         .await?;
+    refresh_registries(visit).await?;
     visit.connection.reply(&wire::Changed { count: 1 }).await?;
     Ok(())
 }
@@ -244,6 +246,14 @@ async fn allowlist_add(visit: &mut Visit, what: wire::AllowlistAdd) -> Result<()
 async fn refresh_allowlist(visit: &Visit) -> Result<(), Failure> {
     let patterns = visit.service.readers.read(allowlist::patterns).await?;
     visit.service.judge.allow(&patterns);
+    Ok(())
+}
+
+/// And by the hosts that package managers have now.
+async fn refresh_registries(visit: &Visit) -> Result<(), Failure> {
+    let readers = &visit.service.readers;
+    let known = readers.read(|connection| permit::registries(connection, now()));
+    visit.service.judge.registries.replace(known.await?);
     Ok(())
 }
 

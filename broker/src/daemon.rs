@@ -93,7 +93,7 @@ fn prepare(places: Places) -> Result<(Arc<Service>, JoinHandle<()>)> {
     let mut ledger = Ledger::open(&files, Mirror::of_system())?;
     let salt = private_file::load_or_create_secret(&files.salt())?;
     let owners = policies.owners();
-    let patterns = ledger.transaction(|ledger| {
+    let (patterns, registries) = ledger.transaction(|ledger| {
         let detail = serde_json::json!({
             "version": env!("CARGO_PKG_VERSION"),
             "pid": std::process::id(),
@@ -104,14 +104,17 @@ fn prepare(places: Places) -> Result<(Arc<Service>, JoinHandle<()>)> {
         entry.policy = Some(owners.hash.to_string());
         ledger.append(entry)?;
         ledger.checkpoint()?;
-        allowlist::patterns(ledger.connection())
+        let registries = permit::registries(ledger.connection(), now())?;
+        Ok((allowlist::patterns(ledger.connection())?, registries))
     })?;
+    let judge = Judge::new(policies, &patterns);
+    judge.registries.replace(registries);
     let (writer, thread) = Writer::start(ledger)?;
     let service = Service::new(
         places,
         writer,
         Readers::new(files.database()),
-        Judge::new(policies, &patterns),
+        judge,
         Binder::new(salt),
         host,
         PolicyLog::new(owners.hash),

@@ -24,8 +24,9 @@ use crate::error::{Error, Result};
 use crate::judge::Settings;
 use crate::notify;
 use crate::process;
-use crate::queue::permit::{self, Used, Whereabouts};
+use crate::queue::permit::{self, CONNECT, Used, Whereabouts};
 use crate::queue::request::{self, Asked, Body, New, Redacted, Stored, Subject};
+use crate::registries;
 use crate::requests::unknown_id;
 use crate::server::Visit;
 use crate::service::{Change, Failure, now};
@@ -72,12 +73,14 @@ struct Run {
     user: String,
     agent: Option<String>,
     session: Option<String>,
+    /// The package manager that it is, if it is one that needs a registry.
+    client: Option<String>,
 }
 
 fn find_run(connection: &Connection, id: &str, uid: u32, token: &str) -> Result<Option<Run>> {
     connection
         .prepare_cached(
-            "SELECT command, cwd, isolation, user, agent, session FROM record \
+            "SELECT command, cwd, isolation, user, agent, session, detail FROM record \
              WHERE seq = (SELECT seq FROM run WHERE id = ?1 AND uid = ?2 AND token = ?3)",
         )
         .and_then(|mut statement| {
@@ -86,6 +89,9 @@ fn find_run(connection: &Connection, id: &str, uid: u32, token: &str) -> Result<
                     let isolation: Option<String> = row.get(2)?;
                     let isolation: Value =
                         serde_json::from_str(&isolation.unwrap_or_default()).unwrap_or_default();
+                    let detail: Option<String> = row.get(6)?;
+                    let detail: Value =
+                        serde_json::from_str(&detail.unwrap_or_default()).unwrap_or_default();
                     Ok(Run {
                         command: row.get::<_, Option<String>>(0)?.unwrap_or_default(),
                         cwd: row.get::<_, Option<String>>(1)?.unwrap_or_default(),
@@ -94,6 +100,7 @@ fn find_run(connection: &Connection, id: &str, uid: u32, token: &str) -> Result<
                         user: row.get::<_, Option<String>>(3)?.unwrap_or_default(),
                         agent: row.get(4)?,
                         session: row.get(5)?,
+                        client: registries::only_client(&detail["options"]),
                     })
                 })
                 .optional()
@@ -155,12 +162,13 @@ impl Case {
             workspace: self.run.workspace.as_bytes().to_vec(),
             circle: process::circle(&visit.peer.lineage()),
             session: self.run.session.clone(),
+            client: self.run.client.clone(),
         }
     }
 
     fn entry(&self) -> Entry {
         let mut entry = Entry::new(Event::Decision);
-        entry.command = Some(format!("connect {}", self.place));
+        entry.command = Some(format!("{CONNECT}{}", self.place));
         entry.cwd = Some(self.run.cwd.clone());
         entry.user = Some(self.run.user.clone());
         entry.agent.clone_from(&self.run.agent);
@@ -172,9 +180,12 @@ impl Case {
 
     fn request(&self, visit: &Visit) -> New {
         let uid = visit.peer.uid;
-        let command = format!("connect {}", self.place);
+        let command = format!("{CONNECT}{}", self.place);
         let mut reasons = vec![format!("{} runs and asks for it", self.run.command)];
         reasons.extend(self.question.reason.clone());
+        reasons.extend(self.run.client.as_ref().map(|client| {
+            format!("no settings name a registry of {client}: always allows it for {client} alone")
+        }));
         // It is of no use to anybody once nobody waits for it.
         let waits = i64::try_from(self.patience().as_secs()).unwrap_or(i64::MAX);
         New {
@@ -212,6 +223,7 @@ impl Case {
                 always: None,
                 subject: Subject::Host {
                     run: self.question.run.clone(),
+                    client: self.run.client.clone(),
                 },
                 holder: None,
                 evidence: None,

@@ -24,6 +24,8 @@ use crate::error::{Error, Result};
 use crate::peer::Home;
 use crate::programs;
 use crate::proposal;
+use crate::registries::Registries;
+use crate::service::now;
 use crate::sources::{InForce, NoPolicy, Owners, Policies};
 
 /// What the classifier says of `sudo` and its kin, whatever they run.
@@ -37,6 +39,8 @@ pub struct Judge {
     policies: Arc<Policies>,
     /// The patterns that `sjail allowlist` keeps.
     allowlist: RwLock<Vec<Rule>>,
+    /// The hosts that were allowed for good for a package manager.
+    pub registries: Registries,
 }
 
 /// What happens to a command.
@@ -135,6 +139,7 @@ impl Judge {
         let judge = Judge {
             policies: Arc::new(policies),
             allowlist: RwLock::default(),
+            registries: Registries::default(),
         };
         judge.allow(allowlist);
         judge
@@ -181,6 +186,12 @@ impl Judge {
         let surroundings = Surroundings::of(submission, self.policies.account())?;
         let line = classified(typed, &surroundings.context);
         let (_, options) = Only::among(&submission.options);
+        let in_policy = |group: &str| {
+            let files = self.policies.load(&surroundings.workspace, &[]);
+            let groups = |policy: &Policy| policy.groups.iter().any(|own| own.value.name == group);
+            files.is_ok_and(|files| groups(&files.loaded.policy))
+        };
+        let options = self.registries.fill_in(&options, now(), in_policy);
         match self.policies.load(&surroundings.workspace, &options) {
             Ok(in_force) => Ok(self.judge_by(&in_force, submission, typed, &surroundings, line)),
             Err(NoPolicy::CommandLine(error)) => {

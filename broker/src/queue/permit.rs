@@ -10,7 +10,8 @@ use crate::binding;
 use crate::error::{Error, Result};
 use crate::id;
 use crate::process::ProcessId;
-use crate::queue::request::Stored;
+use crate::queue::request::{Stored, Subject};
+use crate::registries::Registry;
 
 /// Without a limit of its own a permission ends after so many seconds: a day.
 const LONGEST_UNSAID: u64 = 86_400;
@@ -18,6 +19,10 @@ const LONGEST_UNSAID: u64 = 86_400;
 const FOR_GOOD: u64 = 100 * 365 * 86_400;
 /// Where a permission holds that holds everywhere.
 const EVERYWHERE: &str = "everywhere";
+/// Where one holds that holds for a package manager.
+const CLIENT: &str = "client ";
+/// What stands before a host in the command of a permission about one.
+pub const CONNECT: &str = "connect ";
 
 /// Gives a standing permission for the command of a request.
 pub fn give(
@@ -37,7 +42,13 @@ pub fn give(
                 ));
             }
         },
-        Scope::Always => EVERYWHERE.to_owned(),
+        Scope::Always => match &stored.body.subject {
+            Subject::Host {
+                client: Some(client),
+                ..
+            } => client_key(client),
+            Subject::Host { client: None, .. } | Subject::Command => EVERYWHERE.to_owned(),
+        },
         Scope::Once => {
             let cwd = &stored.body.binding.cwd;
             place_key(cwd.dev, cwd.ino)
@@ -103,6 +114,8 @@ pub struct Whereabouts {
     pub circle: Vec<ProcessId>,
     /// The session, a claim.
     pub session: Option<String>,
+    /// The package manager that asks for a host.
+    pub client: Option<String>,
 }
 
 /// A permission that was used.
@@ -142,6 +155,7 @@ pub fn find(ledger: &Ledger, here: &Whereabouts, now: i64) -> Result<Option<Used
         workspace_key(&here.workspace),
     ];
     places.extend(session_key(&here.circle, here.session.as_deref()));
+    places.extend(here.client.as_deref().map(client_key));
     places.push(EVERYWHERE.to_owned());
     for place in places {
         let found = ledger
@@ -185,6 +199,33 @@ pub fn list(connection: &rusqlite::Connection, now: i64) -> Result<Vec<Grant>> {
         .map_err(Error::database(act))?;
     rows.collect::<rusqlite::Result<_>>()
         .map_err(Error::database(act))
+}
+
+/// The hosts that were allowed for good for a package manager.
+pub fn registries(connection: &rusqlite::Connection, now: i64) -> Result<Vec<Registry>> {
+    let act = "list the registries";
+    let mut statement = connection
+        .prepare_cached(
+            "SELECT within, command, expires FROM permit WHERE within GLOB ?1 AND expires > ?2 \
+             AND remaining IS NULL ORDER BY created",
+        )
+        .map_err(Error::database(act))?;
+    let rows = statement
+        .query_map(params![client_key("*"), now], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })
+        .map_err(Error::database(act))?;
+    let rows: Vec<(String, String, i64)> = rows
+        .collect::<rusqlite::Result<_>>()
+        .map_err(Error::database(act))?;
+    let registry = |(within, command, expires): &(String, String, i64)| {
+        Some(Registry {
+            client: within.strip_prefix(CLIENT)?.to_owned(),
+            host: command.strip_prefix(CONNECT)?.parse().ok()?,
+            expires: *expires,
+        })
+    };
+    Ok(rows.iter().filter_map(registry).collect())
 }
 
 /// Takes a permission back.
@@ -243,6 +284,10 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Grant> {
 
 fn place_key(dev: u64, ino: u64) -> String {
     format!("folder {dev}:{ino}")
+}
+
+fn client_key(client: &str) -> String {
+    format!("{CLIENT}{client}")
 }
 
 fn workspace_key(path: &[u8]) -> String {

@@ -134,6 +134,9 @@ pub enum Subject {
     Host {
         /// The run.
         run: String,
+        /// The package manager that it is, where that needs a registry: always means for it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        client: Option<String>,
     },
 }
 

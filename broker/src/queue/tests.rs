@@ -323,6 +323,7 @@ fn here(stored: &Stored) -> Whereabouts {
         workspace: b"/w".to_vec(),
         circle: vec![process(77), process(40)],
         session: Some("s".to_owned()),
+        client: None,
     }
 }
 
@@ -522,4 +523,38 @@ fn only_the_same_question_comes_back_for_an_answer() {
     other.body.circle = vec![process(60)];
     assert_eq!(found(&desk, other, NOW), None, "another jail");
     assert_eq!(found(&desk, asked(true), NOW), Some(id));
+}
+
+#[test]
+fn a_host_is_allowed_for_good_for_one_package_manager() {
+    let mut desk = desk();
+    let always = Extent {
+        scope: Scope::Always,
+        ..Extent::default()
+    };
+    let mut request = new("connect reg.test:443");
+    request.body.subject = crate::queue::request::Subject::Host {
+        run: "run_x".to_owned(),
+        client: Some("npm".to_owned()),
+    };
+    let stored = desk.ask(request);
+    desk.approve(&stored.id, &always).unwrap();
+    let mut place = Whereabouts {
+        cwd: (9, 9),
+        workspace: b"/other".to_vec(),
+        client: Some("npm".to_owned()),
+        ..here(&stored)
+    };
+    let mut uses = |place: &Whereabouts| desk.tx(|l| permit::use_one(l, place, NOW)).unwrap();
+    assert!(uses(&place).is_some());
+    for other in [Some("pip".to_owned()), None] {
+        place.client = other;
+        assert!(uses(&place).is_none());
+    }
+    let known = permit::registries(desk.ledger.connection(), NOW).unwrap();
+    let known: Vec<_> = known
+        .iter()
+        .map(|own| (own.client.as_str(), own.host.to_string()))
+        .collect();
+    assert_eq!(known, [("npm", "reg.test:443".to_owned())]);
 }

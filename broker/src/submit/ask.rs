@@ -165,6 +165,7 @@ pub(super) fn whereabouts(visit: &Visit, case: &Case, binding: &Binding) -> Wher
         workspace: case.judgement.plan.workspace.path.as_bytes().to_vec(),
         circle: process::circle(&visit.peer.lineage()),
         session: case.submission.session.clone(),
+        client: None,
     }
 }
 

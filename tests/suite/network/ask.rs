@@ -1,5 +1,7 @@
 //! Hosts that no rule speaks of: held, asked about, answered.
 
+use std::path::PathBuf;
+
 use sjail_tests::{Identity, Scene, Stop, Terminal, Test, Verdict, wait};
 
 use super::town;
@@ -13,6 +15,14 @@ pub fn tests() -> Vec<Test> {
         ),
         Test::new("a_no_is_a_refusal", a_no_is_a_refusal),
         Test::new("without_anybody_it_is_no", without_anybody_it_is_no),
+        Test::new(
+            "an_answer_goes_as_far_as_was_said",
+            an_answer_goes_as_far_as_was_said,
+        ),
+        Test::new(
+            "a_registry_is_remembered_for_its_client",
+            a_registry_is_remembered_for_its_client,
+        ),
     ]
     .map(|test| test.only(Identity::Root))
     .into()
@@ -94,4 +104,97 @@ fn without_anybody_it_is_no(scene: &Scene) -> Verdict {
         true => Ok(()),
         false => Err(Stop::failed("the name was looked up all the same")),
     }
+}
+
+/// For one workspace: there nobody is asked again, elsewhere somebody is, and silence is a no.
+fn an_answer_goes_as_far_as_was_said(scene: &Scene) -> Verdict {
+    let _town = town(scene)?;
+    let mut terminal = fetch(scene)?;
+    let id = question(scene)?;
+    scene
+        .sjail(["queue", "approve", &id, "--workspace"])
+        .output()?
+        .succeeds()?;
+    terminal.expect("hello new.test")?;
+    terminal.finish()?;
+    let brief = format!("{POLICY}[approval]\nwait = \"1s\"\n");
+    scene.home_file(".config/sjail/policy.toml", brief)?;
+    let again = |folder: PathBuf| {
+        let words = ["run", "--", "curl", "-sS", "http://new.test/"];
+        scene.sjail(words).cwd(folder).output()
+    };
+    again(scene.workspace())?
+        .succeeds()?
+        .stdout_has("hello new.test")?;
+    let other = scene.home().join("other");
+    std::fs::create_dir(&other)?;
+    let elsewhere = again(other)?;
+    super::is_refused(&elsewhere)?;
+    elsewhere.stderr_has("nobody allowed it")?;
+    stop(scene)
+}
+
+/// Where no settings name a registry somebody is asked; the answer is that package manager's
+/// group from then on, also where nobody could be asked, and nobody else's.
+fn a_registry_is_remembered_for_its_client(scene: &Scene) -> Verdict {
+    scene.needs(&["npm", "curl"])?;
+    let _town = town(scene)?;
+    scene.file("package.json", "{}")?;
+    let install = || {
+        scene
+            .sjail(["run", "--env", "npm_config_registry=http://new.test/"])
+            .args(["--json", "--", "npm", "install", "--fetch-retries=0"])
+            .args(["--no-audit", "--no-fund", "--no-update-notifier", "tiny"])
+    };
+    let curl = |options: &[&str]| {
+        scene
+            .sjail(["run"])
+            .args(options)
+            .args(["--", "curl", "-sS", "http://new.test/"])
+            .output()
+    };
+    let reached = || -> Verdict<bool> {
+        let network = install().output()?.json()?["network"].to_string();
+        Ok(network.contains("new.test") && network.contains("\"allow\""))
+    };
+    // No terminal, and nothing is known: there is nobody to ask.
+    assert!(!reached()?);
+    curl(&["--allow-host", "@npm"])?
+        .exits(125)?
+        .stderr_has("stands for nobody")?;
+    let mut terminal = install().terminal()?;
+    let id = question(scene)?;
+    scene
+        .sjail(["queue", "show", &id])
+        .output()?
+        .succeeds()?
+        .stdout_has("always allows it for npm alone")?;
+    scene
+        .sjail(["queue", "approve", &id, "--always"])
+        .output()?
+        .succeeds()?;
+    // What the server says is no package.
+    terminal.finish()?;
+    assert!(reached()?);
+    super::is_refused(&curl(&[])?)?;
+    curl(&["--allow-host", "@npm"])?
+        .succeeds()?
+        .stdout_has("hello new.test")?;
+    // It outlives the broker, and can be taken back.
+    stop(scene)?;
+    assert!(reached()?);
+    let grants = scene
+        .sjail(["queue", "grants", "--json"])
+        .output()?
+        .json()?;
+    let grant = grants["grants"][0]["id"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    scene
+        .sjail(["queue", "revoke", &grant])
+        .output()?
+        .succeeds()?;
+    assert!(!reached()?);
+    stop(scene)
 }

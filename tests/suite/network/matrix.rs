@@ -91,6 +91,9 @@ fn b57_every_verb_and_scheme_meets_the_same_gate(scene: &Scene) -> Verdict {
         let words = [proxy, "-x", "http://www.test:80", "http://evil.test/"];
         is_refused(&curl(scene, &allow, &words)?)?;
     }
+    let tunnel = curl(scene, &allow, &["-X", "CONNECT", PAGE])?;
+    is_refused(&tunnel)?;
+    tunnel.stderr_has("it asks for a tunnel")?;
     Ok(())
 }
 

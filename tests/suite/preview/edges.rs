@@ -19,6 +19,7 @@ pub fn tests() -> Vec<Test> {
         a_workspace_of_another_group_is_copied,
         what_is_mounted_below_is_shown_and_stays,
         a_layer_on_an_overlay_is_a_copy,
+        a_copy_shares_blocks_where_it_can,
         what_is_too_large_to_copy_is_refused,
         the_overlays_scratch_is_gone,
         folders_deeper_than_a_path_are_left_out,
@@ -303,6 +304,46 @@ fn a_layer_on_an_overlay_is_a_copy(scene: &Scene) -> Verdict {
         .exits(125)?
         .stderr_has("a copy would be too large")?;
     Ok(())
+}
+
+/// On a file system that can share blocks a copy takes next to no room.
+fn a_copy_shares_blocks_where_it_can(scene: &Scene) -> Verdict {
+    only_root(scene, "mount")?;
+    scene.needs(&["mkfs.btrfs"])?;
+    let image = scene.scratch().join("image");
+    fs::File::create(&image)?.set_len(400 << 20)?;
+    let made = scene.host("mkfs.btrfs").args(["-q"]).args([&image]);
+    made.output()?.succeeds()?;
+    let disk = scene.scratch().join("shares");
+    let _mounted = Mounted::at(scene, &["-o", "loop", &image.to_string_lossy()], &disk)?;
+    let work = disk.join("work");
+    fs::create_dir(&work)?;
+    // As it comes: nothing that a file system could make small.
+    let mut noise = vec![0; 32 << 20];
+    std::io::Read::read_exact(&mut fs::File::open("/dev/urandom")?, &mut noise)?;
+    fs::write(work.join("large"), &noise)?;
+    chown(&work, None, Some(1))?;
+    let taken = || -> Verdict<u64> {
+        nix::unistd::syncfs(&fs::File::open(&disk)?)?;
+        let now = nix::sys::statvfs::statvfs(&disk)?;
+        Ok((now.blocks() - now.blocks_free()) * now.fragment_size())
+    };
+    let before = taken()?;
+    let here = |words: &[&str]| {
+        let call = scene.sjail(words).cwd(&work);
+        call.env("XDG_STATE_HOME", disk.join("state")).output()
+    };
+    let line = "printf new | dd of=large bs=1 seek=4096 conv=notrunc";
+    let output = here(&["run", "--no-broker", "--dry-run", "--json", "-c", line])?;
+    output.succeeds()?;
+    let result = output.json()?;
+    let places = result["preview"]["places"].to_string();
+    ensure(places.contains("\"copy\""), || places)?;
+    let more = taken()?.saturating_sub(before);
+    ensure(more < 16 << 20, || format!("the copy took {more} bytes"))?;
+    here(&["commit", &id(&result)?])?.succeeds()?;
+    noise[4096..4099].copy_from_slice(b"new");
+    ensure(fs::read(work.join("large"))? == noise, || "the content")
 }
 
 fn what_is_too_large_to_copy_is_refused(scene: &Scene) -> Verdict {
