@@ -308,6 +308,11 @@ impl Environment {
     pub fn argv(&self, words: &[Word]) -> Vec<Vec<Field>> {
         let mut builder = Builder::new(self, Splitting::Words);
         for word in words {
+            if !super::braces::has_braces(word) {
+                builder.word(&word.parts);
+                builder.end_field();
+                continue;
+            }
             let expanded = super::braces::expand(word, MAX_FIELDS).filter(|words| {
                 words.len() == 1 || self.spend(words.len() * word.parts.len() * 16)
             });
