@@ -78,10 +78,11 @@ impl Field {
     }
 
     fn push(&mut self, piece: Piece) {
-        if let (Some(Piece::Text(last)), Piece::Text(text)) = (self.pieces.last_mut(), &piece) {
-            last.extend_from_slice(text);
-        } else {
-            self.pieces.push(piece);
+        match (self.pieces.last_mut(), &piece) {
+            (Some(Piece::Text(last)), Piece::Text(text)) => last.extend_from_slice(text),
+            // Anything behind anything is anything.
+            (Some(Piece::Unknown), Piece::Unknown) => {}
+            _ => self.pieces.push(piece),
         }
     }
 }
