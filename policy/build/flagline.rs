@@ -156,6 +156,8 @@ pub fn role(name: &str) -> Result<String, String> {
         "mount" => "Mount",
         "gitconfig" => "GitConfig",
         "package" => "Package",
+        "registry" => "Registry",
+        "definition" => "Definition",
         "upload" => "Upload",
         "opaque" => "Opaque",
         "pid" => "Pid",

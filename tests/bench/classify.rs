@@ -76,10 +76,11 @@ fn corpora(folder: &Path, context: &Context) {
                 println!("{time:>9.1?} {command:?}");
             }
         }
+        each_command(&times, &chosen, context);
         times.sort();
         let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
         println!(
-            "{name:<12} {:>6} commands  p50 {:>8.1?}  p99 {:>8.1?}  max {:>8.1?}  {:>8.0} commands/s",
+            "{name:<12} {:>6} lines      p50 {:>8.1?}  p99 {:>8.1?}  max {:>8.1?}  {:>8.0} lines/s",
             times.len(),
             at(0.5),
             at(0.99),
@@ -87,6 +88,24 @@ fn corpora(folder: &Path, context: &Context) {
             times.len() as f64 / total.as_secs_f64(),
         );
     }
+}
+
+/// The same times shared out among the simple commands of each line.
+fn each_command(times: &[Duration], lines: &[&String], context: &Context) {
+    let mut shares: Vec<Duration> = Vec::new();
+    for (time, line) in times.iter().zip(lines) {
+        let count = classify(line.as_bytes(), context).commands.len().max(1);
+        shares.extend(std::iter::repeat_n(*time / count as u32, count));
+    }
+    shares.sort();
+    let at = |share: f64| shares[((shares.len() - 1) as f64 * share) as usize];
+    println!(
+        "  of them    {:>6} simple     p50 {:>8.1?}  p99 {:>8.1?}  max {:>8.1?}",
+        shares.len(),
+        at(0.5),
+        at(0.99),
+        at(1.0),
+    );
 }
 
 /// `SLOWEST=N`: so many of the slowest commands are shown.

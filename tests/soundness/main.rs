@@ -231,6 +231,8 @@ fn judge(file: &Path, rows: &[Row]) -> usize {
         let mut seen = BTreeSet::new();
         for command in &verdict.commands {
             seen.insert(command.program.name.clone());
+            // A folder as a command (`/usr/bin/`) has no name but what was typed.
+            seen.insert(command.program.typed.clone());
             let wrappers = command.wrappers.iter().flat_map(|w| w.split(' '));
             seen.extend(wrappers.map(str::to_owned));
             for effect in &command.effects {

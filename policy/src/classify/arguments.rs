@@ -45,6 +45,14 @@ impl Judge<'_> {
     }
 
     fn segment(&self, words: &[Word], state: &State) -> Vec<Vec<Given>> {
+        // Most commands hold nothing that a shell expands.
+        let literal = |word: &Word| {
+            let text = String::from_utf8_lossy(&word.literal()?).into_owned();
+            Some(Given::known(text, self.span(word.span)))
+        };
+        if let Some(list) = words.iter().map(literal).collect() {
+            return vec![list];
+        }
         let lists = state.variables.argv(words);
         let whole = match (words.first(), words.last()) {
             (Some(first), Some(last)) => self.span(first.span.to(last.span)),

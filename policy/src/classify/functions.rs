@@ -101,7 +101,7 @@ impl Judge<'_> {
         inner.args.clear();
         inner.assignments.clear();
         inner.redirects.clear();
-        let flow = self.command(body, state, &inner);
+        let flow = self.untied(|judge| judge.command(body, state, &inner));
         state.positional = outer;
         // Everything but the arguments stays set.
         let mut changes = state.variables.undo(mark);

@@ -53,7 +53,22 @@ pub(crate) struct Judge<'c> {
     count: usize,
     /// The commands that are being judged, innermost last.
     open: Vec<usize>,
+    /// The pipeline that is being judged, how many there were, and what holds it together.
+    pipeline: usize,
+    pipelines: usize,
+    tie: Tie,
     marks: Vec<(usize, Mark)>,
+}
+
+/// What makes the commands at hand parts of the same pipeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Tie {
+    /// Nothing: each is one of its own.
+    Nothing,
+    /// They stand in the words of one command.
+    Command,
+    /// They stand between bars.
+    Bars,
 }
 
 /// What the parts of a pipeline must know of each other.
@@ -84,6 +99,9 @@ impl<'c> Judge<'c> {
             asides: 0,
             count: 0,
             open: Vec::new(),
+            pipeline: 0,
+            pipelines: 0,
+            tie: Tie::Nothing,
             marks: Vec::new(),
         }
     }
@@ -154,6 +172,31 @@ impl<'c> Judge<'c> {
         }
     }
 
+    /// Judges a pipeline; inside another one it is part of that.
+    pub(crate) fn tied<T>(&mut self, tie: Tie, judge: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = (self.pipeline, self.tie);
+        if self.tie == Tie::Nothing {
+            self.pipelines += 1;
+            self.pipeline = self.pipelines;
+        }
+        self.tie = self.tie.max(tie);
+        let result = judge(self);
+        (self.pipeline, self.tie) = outer;
+        result
+    }
+
+    /// Judges commands that one command runs one after the other: each is a pipeline of its own,
+    /// unless that command stands between bars.
+    pub(crate) fn untied<T>(&mut self, judge: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = (self.pipeline, self.tie);
+        if self.tie == Tie::Command {
+            self.tie = Tie::Nothing;
+        }
+        let result = judge(self);
+        (self.pipeline, self.tie) = outer;
+        result
+    }
+
     /// Judges text that a shell runs, in the shell `state`.
     pub(crate) fn text(&mut self, text: &str, state: &mut State, call: &Call, span: Span) -> Flow {
         if self.nested_deeply() {
@@ -161,10 +204,12 @@ impl<'c> Judge<'c> {
             return Flow::of(Sources::UNKNOWN);
         }
         let script = shell::parse(text.as_bytes());
-        self.inside(span, |judge| {
-            let flow = judge.script(&script, state, call);
-            judge.uncalled_functions(state, call);
-            flow
+        self.untied(|judge| {
+            judge.inside(span, |judge| {
+                let flow = judge.script(&script, state, call);
+                judge.uncalled_functions(state, call);
+                flow
+            })
         })
     }
 
@@ -444,6 +489,7 @@ impl<'c> Judge<'c> {
             redirects: call.redirects.clone(),
             wrappers: call.wrappers.clone(),
             nesting: self.nesting,
+            pipeline: self.pipeline,
             effects: Vec::new(),
             install: None,
             risk: Risk::Safe,

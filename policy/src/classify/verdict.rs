@@ -65,6 +65,9 @@ pub struct SimpleCommand {
     pub wrappers: Vec<String>,
     /// How many substitutions (`$(…)`, `<(…)`) deep it is.
     pub nesting: usize,
+    /// The same number for the commands of one pipeline, with all that stands in their words.
+    #[serde(skip)]
+    pub pipeline: usize,
     /// What it does.
     pub effects: Vec<Effect>,
     /// The package manager it is, when it fetches.

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::assigned::{assigned, assigned_by, called, moves_arguments};
 use super::flow::{Flow, Sources};
-use super::judge::{Call, Judge};
+use super::judge::{Call, Judge, Tie};
 use super::state::{Cwd, State};
 use crate::shell::ast::Test;
 use crate::shell::ast::{Case, For, If, While};
@@ -59,8 +59,17 @@ impl Judge<'_> {
 
     fn pipeline(&mut self, pipeline: &Pipeline, state: &mut State, around: &Call) -> Flow {
         if let [command] = pipeline.commands.as_slice() {
-            return self.command(command, state, around);
+            return match command.kind {
+                CommandKind::Simple(_) => {
+                    self.tied(Tie::Command, |judge| judge.command(command, state, around))
+                }
+                _ => self.command(command, state, around),
+            };
         }
+        self.tied(Tie::Bars, |judge| judge.parts(pipeline, state, around))
+    }
+
+    fn parts(&mut self, pipeline: &Pipeline, state: &mut State, around: &Call) -> Flow {
         let mut call = around.clone();
         let first = self.command_count();
         for command in &pipeline.commands {

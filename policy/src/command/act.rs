@@ -28,7 +28,7 @@ pub(crate) struct Act<'a, 'c> {
     /// The words of the sub-command that was recognised.
     pub sub: Vec<String>,
     /// The words behind the program's name and its sub-command.
-    pub args: Vec<Given>,
+    pub args: &'a [Given],
     /// How many words of the call stand before `args`.
     pub offset: usize,
     pub reading: Reading,
@@ -64,7 +64,7 @@ impl<'a, 'c> Act<'a, 'c> {
             draft,
             spec,
             sub: Vec::new(),
-            args: words.to_vec(),
+            args: words,
             offset,
             reading: Reading::default(),
             cwd,
@@ -78,7 +78,7 @@ impl<'a, 'c> Act<'a, 'c> {
         let mut specs = vec![self.spec];
         let mut before = Reading::default();
         loop {
-            let reading = options::read(&specs, &self.args);
+            let reading = options::read(&specs, self.args);
             let words: Vec<&Given> = reading
                 .positionals
                 .iter()
@@ -86,7 +86,7 @@ impl<'a, 'c> Act<'a, 'c> {
                 .collect();
             let found = match self.spec.subs.get() {
                 [] => None,
-                subs => options::sub_command(subs, &words),
+                subs => options::sub_command(subs, &words, self.args),
             };
             let Some((spec, length)) = found else {
                 before.flags.extend(reading.flags);
@@ -101,17 +101,19 @@ impl<'a, 'c> Act<'a, 'c> {
             self.sub
                 .extend(words[..length].iter().map(|word| word.text.clone()));
             // Options before the sub-command belong to the program.
-            let leading: Vec<Given> = self.args[..last]
-                .iter()
-                .enumerate()
-                .filter(|(index, _)| !reading.positionals[..length].contains(index))
-                .map(|(_, given)| given.clone())
-                .collect();
-            let first = options::read(&specs, &leading);
-            before.flags.extend(first.flags);
-            before.unknown.extend(first.unknown);
-            before.modifiers = before.modifiers.with(first.modifiers);
-            self.args.drain(..=last);
+            if last >= length {
+                let leading: Vec<Given> = self.args[..last]
+                    .iter()
+                    .enumerate()
+                    .filter(|(index, _)| !reading.positionals[..length].contains(index))
+                    .map(|(_, given)| given.clone())
+                    .collect();
+                let first = options::read(&specs, &leading);
+                before.flags.extend(first.flags);
+                before.unknown.extend(first.unknown);
+                before.modifiers = before.modifiers.with(first.modifiers);
+            }
+            self.args = &self.args[last + 1..];
             self.offset += last + 1;
             if spec.inherit {
                 specs.insert(0, spec);
@@ -135,11 +137,9 @@ impl<'a, 'c> Act<'a, 'c> {
     }
 
     /// The positionals.
-    pub(crate) fn positionals(&self) -> impl Iterator<Item = &Given> {
-        self.reading
-            .positionals
-            .iter()
-            .map(|&index| &self.args[index])
+    pub(crate) fn positionals(&self) -> impl Iterator<Item = &'a Given> {
+        let args = self.args;
+        self.reading.positionals.iter().map(|&index| &args[index])
     }
 
     /// The path an argument names.

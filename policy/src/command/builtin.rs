@@ -135,7 +135,7 @@ fn has_search_path(act: &Act<'_, '_>) -> bool {
 
 /// `echo`: its words are data.
 pub(crate) fn echo(act: &mut Act<'_, '_>) -> Flow {
-    let mut words = act.args.as_slice();
+    let mut words = act.args;
     let (mut newline, mut escapes) = (true, false);
     while let Some((first, rest)) = words.split_first() {
         let letters = first.text.strip_prefix('-').unwrap_or_default();

@@ -132,13 +132,15 @@ pub(crate) fn judge_parts(
     }
     let renamed;
     let source = match language {
-        Language::Python => match imports::whole_names(&source.text) {
-            Cow::Owned(text) => {
-                renamed = source.part(&text);
-                &renamed
+        Language::Python | Language::JavaScript => {
+            match imports::whole_names(&source.text, language) {
+                Cow::Owned(text) => {
+                    renamed = source.part(&text);
+                    &renamed
+                }
+                Cow::Borrowed(_) => source,
             }
-            Cow::Borrowed(_) => source,
-        },
+        }
         _ => source,
     };
     let mut look = Look {
@@ -308,6 +310,10 @@ impl Look<'_, '_> {
                 end -= 1;
             }
             let words = literals(&rest[..end], quote);
+            let means = match (means, self.language) {
+                (Means::Delete, Language::R) if is_recursive(&rest[..end]) => Means::DeleteTree,
+                _ => means,
+            };
             self.occurrence(means, &words);
         }
     }
@@ -425,6 +431,12 @@ impl Look<'_, '_> {
     fn effect(&mut self, action: Action, risk: Risk, says: &'static str) {
         self.draft.effect(action, risk, says, self.source.span);
     }
+}
+
+/// Whether R is told to take whole folders.
+fn is_recursive(arguments: &str) -> bool {
+    let call = arguments.split(')').next().unwrap_or_default();
+    call.contains("recursive") && !call.contains("FALSE")
 }
 
 /// What ends the text that a pattern begins: a quote, or the bracket of `qx(…)` and `%x{…}`.

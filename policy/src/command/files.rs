@@ -14,7 +14,10 @@ use crate::risk::Risk;
 pub(crate) fn rm(act: &mut Act<'_, '_>) -> Flow {
     describe_base(act);
     describe_flags(act);
-    let always = matches!(act.draft.program.name.as_str(), "rimraf" | "del-cli");
+    let always = matches!(
+        act.draft.program.name.as_str(),
+        "rimraf" | "del-cli" | "remove_directory"
+    );
     let recursive = always || act.reading.modifiers.has(Modifiers::RECURSIVE);
     let touch = if recursive {
         Touch::DeleteTree

@@ -32,8 +32,12 @@ fn transport(act: &mut Act<'_, '_>) {
                 program: command.to_owned(),
             };
             act.draft.effect(action, Risk::Dangerous, says, word.span);
-            let line = word.part(&command.replace("% ", " "));
-            act.shell_text(&line);
+            // A blank inside a word is written `% `.
+            let words = command.replace("% ", "\u{0}");
+            let words = words.split_ascii_whitespace();
+            let words = words.map(|part| word.part(&part.replace('\u{0}', " ")));
+            let words = words.collect();
+            act.inner_args(words);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Package managers: where packages come from, and whether their version is fixed.
 
+mod lookalike;
+
 use super::act::Act;
 use super::knowledge::{Positional, Role};
 use super::{describe, describe_base, describe_flags};
@@ -71,15 +73,11 @@ fn program_of(package: &str) -> &str {
 /// One package.
 pub(crate) fn package(act: &mut Act<'_, '_>, given: &Given) {
     let text = given.text.as_str();
-    if text.starts_with("http://") {
-        act.draft.effect(
-            Action::Network {
-                host: Some(super::url::host_of(text)),
-            },
-            Risk::Dangerous,
-            "Installs from an unprotected address",
-            given.span,
-        );
+    unprotected(act, given);
+    if let Some(meant) = lookalike::meant(text) {
+        let says = format!("Package name is one slip away from {meant}");
+        act.draft
+            .effect(Action::Notes, Risk::Dangerous, says, given.span);
     }
     let pinned = PINS.iter().any(|flag| act.reading.has(flag)) || is_pinned(text);
     let says = if is_address(text) {
@@ -97,6 +95,31 @@ pub(crate) fn package(act: &mut Act<'_, '_>, given: &Given) {
         pinned: pinned || is_file(text),
     };
     act.draft.effect(action, Risk::Normal, says, given.span);
+}
+
+/// Where packages are looked for: `--index-url`, `--registry`.
+pub(crate) fn registry(act: &mut Act<'_, '_>, given: &Given) {
+    unprotected(act, given);
+    super::url::host(act, given);
+    if super::url::is_elsewhere(&given.text) {
+        act.draft
+            .note(Risk::Normal, "Installs from an unusual source");
+    }
+}
+
+/// What comes over a connection that anybody on the way can change.
+fn unprotected(act: &mut Act<'_, '_>, given: &Given) {
+    let text = given.text.as_str();
+    if text.starts_with("http://") && super::url::is_elsewhere(text) {
+        act.draft.effect(
+            Action::Network {
+                host: Some(super::url::host_of(text)),
+            },
+            Risk::Dangerous,
+            "Installs from an unprotected address",
+            given.span,
+        );
+    }
 }
 
 /// Options that fix the version of the one package beside them.

@@ -140,6 +140,10 @@ pub(crate) enum Role {
     GitConfig,
     /// A package to install.
     Package,
+    /// Where packages come from.
+    Registry,
+    /// A file, or its address, that says what is to be done.
+    Definition,
     /// A file (`@file`) or text that is sent away.
     Upload,
     /// What it means cannot be known.

@@ -169,7 +169,9 @@ pub(crate) fn describe(act: &mut Act<'_, '_>) -> Flow {
 
 /// What it makes of its input when nothing else says what to run, or `-` does: `deno run -`.
 fn reads_code(act: &Act<'_, '_>) -> Input {
-    if act.sub.is_empty() && act.reading.positionals.is_empty() {
+    // Editors and their kin take commands from their input whatever file they work on.
+    let always = matches!(act.spec.input, Input::Code(Language::Vim));
+    if act.sub.is_empty() && (always || act.reading.positionals.is_empty()) {
         return act.spec.input;
     }
     let named = *act.call.stdin != Flow::default()
@@ -283,8 +285,8 @@ pub(crate) fn describe_positionals(act: &mut Act<'_, '_>) -> Option<Flow> {
                 act.role(Role::Code(Language::Vim), &command);
             }
             _ => {
-                let given = act.args[index].clone();
-                act.role(role, &given);
+                let args = act.args;
+                act.role(role, &args[index]);
             }
         }
     }

@@ -342,7 +342,7 @@ pub(crate) fn ssh(act: &mut Act<'_, '_>) -> Flow {
         // Another machine: where it stands there is not known here.
         act.cwd = Cwd::Unknown;
         act.shell_words(command);
-    } else if act.call.stdin.text.is_some() {
+    } else if act.call.stdin.text.is_some() || act.call.stdin.from.has(Sources::NETWORK) {
         // The shell over there reads it.
         act.cwd = Cwd::Unknown;
         super::run::input(act, Language::Shell);

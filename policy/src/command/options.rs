@@ -331,8 +331,9 @@ fn reads(name: &str, words: &[&Given]) -> bool {
 pub(crate) fn sub_command(
     subs: &'static [Sub],
     words: &[&Given],
+    args: &[Given],
 ) -> Option<(&'static Spec, usize)> {
-    let mut best: Option<(&'static Spec, usize, usize)> = None;
+    let mut best: Option<(&'static Spec, Fit)> = None;
     let initial = words.first()?.text.as_bytes().first();
     for sub in subs {
         for name in &sub.names {
@@ -341,32 +342,54 @@ pub(crate) fn sub_command(
             if first != initial && first != Some(&b'*') {
                 continue;
             }
-            let Some((length, stars)) = matches(name, words) else {
+            let Some(fit) = matches(name, words, args) else {
                 continue;
             };
             // `user *` is about changes: `user list` is not meant.
-            if stars > 0 && sub.spec.risk >= Risk::Dangerous && reads(name, words) {
+            if fit.stars > 0 && sub.spec.risk >= Risk::Dangerous && reads(name, words) {
                 continue;
             }
-            let better = best.is_none_or(|(_, l, s)| length > l || (length == l && stars < s));
-            if better {
-                best = Some((&sub.spec, length, stars));
+            if best.is_none_or(|(_, other)| fit.is_closer_than(other)) {
+                best = Some((&sub.spec, fit));
             }
         }
     }
-    best.map(|(spec, length, _)| (spec, length))
+    best.map(|(spec, fit)| (spec, fit.length))
 }
 
-/// How many words the pattern covers, and how many of them by wildcards.
-fn matches(pattern: &str, words: &[&Given]) -> Option<(usize, usize)> {
-    let (mut length, mut stars) = (0, 0);
+/// How a name covers the words of a command.
+#[derive(Clone, Copy, Default)]
+struct Fit {
+    /// So many words are covered.
+    length: usize,
+    /// So many options the name asks for besides: `remote -v`.
+    options: usize,
+    /// So many words are covered by wildcards.
+    stars: usize,
+}
+
+impl Fit {
+    fn is_closer_than(self, other: Fit) -> bool {
+        let measure = |fit: Fit| (fit.length, fit.options, std::cmp::Reverse(fit.stars));
+        measure(self) > measure(other)
+    }
+}
+
+fn matches(pattern: &str, words: &[&Given], args: &[Given]) -> Option<Fit> {
+    let mut fit = Fit::default();
     for part in pattern.split(' ') {
-        let word = words.get(length)?;
+        if fit.length > 0 && part.starts_with('-') {
+            args.iter().find(|arg| arg.exact && arg.text == part)?;
+            fit.options += 1;
+            continue;
+        }
+        let word = words.get(fit.length)?;
         if !word.exact {
             return None;
         }
         let hit = match (part.strip_suffix('*'), part.strip_prefix('*')) {
             (Some(""), _) => true,
+            (Some(middle), Some(_)) => word.text.contains(middle.trim_start_matches('*')),
             (Some(start), _) => word.text.starts_with(start),
             (_, Some(end)) => word.text.ends_with(end),
             _ => part == word.text,
@@ -374,8 +397,8 @@ fn matches(pattern: &str, words: &[&Given]) -> Option<(usize, usize)> {
         if !hit {
             return None;
         }
-        stars += usize::from(part.contains('*'));
-        length += 1;
+        fit.stars += usize::from(part.contains('*'));
+        fit.length += 1;
     }
-    Some((length, stars))
+    Some(fit)
 }

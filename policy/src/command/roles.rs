@@ -68,6 +68,12 @@ impl Act<'_, '_> {
                 let source = given.part(source);
                 code::argument(self, Language::JavaScript, &source);
             }
+            Role::Script if url::is_elsewhere(&given.text) => {
+                let says = "Runs code from the network";
+                self.draft
+                    .effect(Action::Opaque, Risk::Dangerous, says, given.span);
+                url::host(self, given);
+            }
             Role::Script => {
                 self.touch(Touch::Read, given);
                 let (judge, state, call) = (&mut *self.judge, &mut *self.state, self.call);
@@ -80,6 +86,8 @@ impl Act<'_, '_> {
             Role::Mount => container::mount(self, given),
             Role::GitConfig => git::setting(self, given),
             Role::Package => install::package(self, given),
+            Role::Registry => install::registry(self, given),
+            Role::Definition => url::definition(self, given),
             Role::Upload => url::upload(self, given),
             Role::Opaque => {
                 self.draft.effect(
@@ -88,6 +96,11 @@ impl Act<'_, '_> {
                     "Cannot be known beforehand",
                     given.span,
                 );
+                // `tar --checkpoint-action=exec=command`
+                if let Some(command) = given.text.strip_prefix("exec=") {
+                    let command = given.part(command);
+                    self.shell_text(&command);
+                }
             }
             Role::Pid => {}
             Role::Code(language) => code::argument(self, language, given),

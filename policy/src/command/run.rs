@@ -69,7 +69,7 @@ pub(crate) fn interpreter(act: &mut Act<'_, '_>) -> Flow {
         return act.inner_args(words);
     }
     if language == Language::Python && act.reading.value("-m").is_some_and(runs_text) {
-        for text in act.args.clone().iter().filter(|word| word.exact) {
+        for text in act.args.iter().filter(|word| word.exact) {
             code::judge(act, language, text);
         }
     }
@@ -112,7 +112,7 @@ fn framework(act: &mut Act<'_, '_>, script: &Given) {
     if !matches!(
         name,
         "manage.py" | "artisan" | "console" | "rails" | "wp-cli.phar" | "occ" | "magento" | "spark"
-    ) || verbs::is_question(&act.args)
+    ) || verbs::is_question(act.args)
     {
         return;
     }

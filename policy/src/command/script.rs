@@ -319,6 +319,32 @@ pub(crate) fn statements(
     }
 }
 
+/// More commands than this for an editor are not looked at.
+const MAX_LINES: usize = 512;
+
+/// The commands of a line for vi, parted by `|`; what goes to a shell keeps its own.
+fn vim_commands(line: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(line);
+    std::iter::from_fn(move || {
+        let line = rest.take()?.trim().trim_start_matches(':').trim_start();
+        let line = line.trim_start_matches("silent ").trim_start_matches('%');
+        match line.split_once('|') {
+            Some((part, behind)) if vim_shell(line).is_none() => {
+                rest = Some(behind);
+                Some(part)
+            }
+            _ => Some(line),
+        }
+    })
+}
+
+/// What a command of vi, ed or ftp hands to a shell.
+fn vim_shell(command: &str) -> Option<&str> {
+    ["!", "r!", "r !", "w !", "e !", "term "]
+        .iter()
+        .find_map(|start| command.strip_prefix(start))
+}
+
 /// An editor's commands: `:!command`, `:w file`, `:py …`.
 pub(crate) fn vim(
     judge: &mut Judge<'_>,
@@ -328,15 +354,8 @@ pub(crate) fn vim(
     source: &Given,
 ) {
     draft.raise(Risk::Normal);
-    for part in source.text.split('|') {
-        let part = part.trim().trim_start_matches(':').trim_start();
-        let part = part.trim_start_matches("silent ").trim_start_matches('%');
-        let command = part
-            .strip_prefix('!')
-            .or_else(|| part.strip_prefix("r!"))
-            .or_else(|| part.strip_prefix("r !"))
-            .or_else(|| part.strip_prefix("term "));
-        if let Some(command) = command {
+    for part in source.text.lines().flat_map(vim_commands).take(MAX_LINES) {
+        if let Some(command) = vim_shell(part) {
             let mut inner = call.with_args(Vec::new(), &draft.program.name);
             inner.stdin = Default::default();
             let mut fresh = State::new(state.cwd.clone());

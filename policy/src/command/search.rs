@@ -139,7 +139,7 @@ const SELECTIVE: &[&str] = &[
 
 pub(crate) fn find(act: &mut Act<'_, '_>) -> Flow {
     describe_base(act);
-    let args = act.args.clone();
+    let args = act.args;
     let mut folders: Vec<Given> = Vec::new();
     let mut at = 0;
     while let Some(word) = args.get(at) {

@@ -55,7 +55,7 @@ pub(crate) fn crontab(act: &mut Act<'_, '_>) -> Flow {
 
 /// `kill`, `pkill`, `killall`.
 pub(crate) fn kill(act: &mut Act<'_, '_>) -> Flow {
-    let words = act.args.clone();
+    let words = act.args;
     let probe = words.iter().any(|word| {
         matches!(
             word.text.as_str(),
@@ -68,7 +68,14 @@ pub(crate) fn kill(act: &mut Act<'_, '_>) -> Flow {
         return Flow::of(Sources::PROGRAM);
     }
     if act.draft.program.name != "kill" {
-        return describe(act);
+        let flow = describe(act);
+        let by_name = matches!(act.draft.program.name.as_str(), "pkill" | "killall");
+        if by_name && names_everything(words) {
+            let says = "Ends every process";
+            act.draft
+                .effect(Action::Kills, Risk::Dangerous, says, act.call.span);
+        }
+        return flow;
     }
     describe_base(act);
     let mut targets = words.iter().filter(|word| !is_signal(&word.text));
@@ -87,6 +94,32 @@ pub(crate) fn kill(act: &mut Act<'_, '_>) -> Flow {
             .effect(Action::Kills, Risk::Normal, "", act.call.span);
     }
     Flow::literal("")
+}
+
+/// `pkill .`, `pkill -u me`: no name, or one that every process has.
+fn names_everything(words: &[Given]) -> bool {
+    let mut names = Vec::new();
+    let (mut whose, mut others) = (false, false);
+    let mut rest = words.iter().map(|word| word.text.as_str());
+    while let Some(word) = rest.next() {
+        match word {
+            "-u" | "-U" | "--euid" | "--uid" | "--user" => {
+                whose = true;
+                rest.next();
+            }
+            "-g" | "-G" | "-P" | "-s" | "-t" | "-F" | "--parent" | "--pgroup" | "--group"
+            | "--session" | "--terminal" | "--pidfile" | "--signal" | "--ns" | "-o" | "-y" => {
+                others = true;
+                rest.next();
+            }
+            "-v" | "--inverse" => return true,
+            _ if word.starts_with("--user=") || word.starts_with("--uid=") => whose = true,
+            _ if word.len() > 1 && word.starts_with('-') => {}
+            _ => names.push(word),
+        }
+    }
+    let any = |name: &&str| !name.contains(|c: char| c.is_alphanumeric() || c == '$' || c == '_');
+    names.iter().any(any) || (names.is_empty() && whose && !others)
 }
 
 fn is_signal(text: &str) -> bool {

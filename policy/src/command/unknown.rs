@@ -21,7 +21,7 @@ pub(crate) fn carrier(act: &mut Act<'_, '_>) -> Flow {
     describe_base(act);
     describe_flags(act);
     act.draft.raise(Risk::Normal);
-    let words = act.args.as_slice();
+    let words = act.args;
     let behind = |text: &str| {
         words
             .iter()

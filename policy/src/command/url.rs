@@ -113,6 +113,23 @@ pub(crate) fn remote(act: &mut Act<'_, '_>, given: &Given) {
     }
 }
 
+/// A file that says what is to be done: when it comes from elsewhere, others say it.
+pub(crate) fn definition(act: &mut Act<'_, '_>, given: &Given) {
+    if !is_elsewhere(&given.text) {
+        return remote(act, given);
+    }
+    host(act, given);
+    let says = "Does what a file from the network says";
+    act.draft
+        .effect(Action::Opaque, Risk::Dangerous, says, given.span);
+}
+
+/// Whether a text is the address of something on another machine.
+pub(crate) fn is_elsewhere(text: &str) -> bool {
+    let schemes = ["http://", "https://", "ftp://", "git://", "ssh://"];
+    schemes.iter().any(|scheme| text.starts_with(scheme)) && !is_local(&host_of(text))
+}
+
 /// Host and path of a `host:path` argument; `None` for a local one.
 pub(crate) fn split_remote(text: &str) -> Option<(&str, &str)> {
     if let Some((_, rest)) = text.split_once("://") {

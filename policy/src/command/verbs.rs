@@ -14,7 +14,7 @@ pub(crate) fn sub_command(act: &mut Act<'_, '_>) {
     if !act.spec.verbs {
         return;
     }
-    if is_question(&act.args) {
+    if is_question(act.args) {
         return;
     }
     let found = search(act.positionals(), false).map(|(verb, word)| (verb, word.span));

@@ -137,36 +137,46 @@ fn same_place(wanted: &str, text: &str) -> bool {
 }
 
 pub(super) fn generous_stages(stages: &[Stage], line: &Classification) -> Match {
-    let mut found = Found::Yes;
-    let mut span = None;
-    let mut from = 0;
-    for stage in stages {
-        let mut best = Found::No;
-        let mut best_place = from;
-        for (place, command) in line.commands.iter().enumerate().skip(from) {
-            let fits = candidates(command)
-                .map(|words| stage.generous(&words))
-                .max()
-                .unwrap_or(Found::No);
-            if fits > best {
-                best = fits;
-                best_place = place;
-            }
-            if best == Found::Yes {
+    let Some((first, behind)) = stages.split_first() else {
+        return Match::No;
+    };
+    let mut best = (Found::No, None);
+    for (place, command) in line.commands.iter().enumerate() {
+        let mut found = first.in_command(command);
+        let mut rest = line.commands.iter().skip(place + 1);
+        for stage in behind {
+            if found == Found::No {
                 break;
             }
+            // The next of the same pipeline that fits.
+            let fits = rest
+                .by_ref()
+                .filter(|other| other.pipeline == command.pipeline)
+                .map(|other| stage.in_command(other))
+                .find(|fits| *fits != Found::No);
+            found = found.and(fits.unwrap_or(Found::No));
         }
-        if best == Found::No {
-            return Match::No;
+        if found > best.0 {
+            best = (found, Some(command.span));
         }
-        found = found.and(best);
-        span = span.or(line.commands.get(best_place).map(|command| command.span));
-        from = best_place + 1;
+        if found == Found::Yes {
+            break;
+        }
     }
-    match (found, span) {
+    match best {
         (Found::Yes, Some(span)) => Match::Yes(span),
         (Found::Perhaps, Some(span)) => Match::Perhaps(span),
         _ => Match::No,
+    }
+}
+
+impl Stage {
+    /// Whether it can mean this command, by itself or under its wrappers.
+    fn in_command(&self, command: &SimpleCommand) -> Found {
+        candidates(command)
+            .map(|words| self.generous(&words))
+            .max()
+            .unwrap_or(Found::No)
     }
 }
 
@@ -190,8 +200,43 @@ fn candidates(command: &SimpleCommand) -> impl Iterator<Item = Vec<Arg>> + '_ {
 }
 
 /// The same as plain words, for regular expressions.
-pub(super) fn spoken(command: &SimpleCommand) -> impl Iterator<Item = Vec<String>> + '_ {
-    candidates(command).map(|words| words.into_iter().map(|arg| arg.text).collect())
+pub(super) fn spoken(command: &SimpleCommand) -> impl Iterator<Item = Vec<&str>> + '_ {
+    let wrappers = &command.wrappers;
+    let own = own_words(command);
+    (0..=wrappers.len()).rev().map(move |first| {
+        let outer = wrappers.iter().skip(first);
+        let mut words: Vec<&str> = outer.flat_map(|wrapper| wrapper.split(' ')).collect();
+        words.extend(&own);
+        words
+    })
+}
+
+/// The words of a command; of a shell without the text that it runs, whose commands stand for
+/// themselves.
+pub(super) fn own_words(command: &SimpleCommand) -> Vec<&str> {
+    let words = command.argv.iter().map(|arg| arg.text.as_str());
+    let text = match is_shell(&command.program.name) {
+        true => words
+            .clone()
+            .position(|word| is_text_option(word))
+            .map(|at| at + 1),
+        false => None,
+    };
+    words
+        .enumerate()
+        .filter(|(place, _)| Some(*place) != text)
+        .map(|(_, word)| word)
+        .collect()
+}
+
+fn is_shell(program: &str) -> bool {
+    matches!(program, "sh" | "bash" | "dash" | "zsh" | "ksh" | "ash")
+}
+
+/// `-c`, `-lc`, `-xec`
+fn is_text_option(word: &str) -> bool {
+    let letters = word.strip_prefix('-').unwrap_or_default();
+    letters.ends_with('c') && letters.bytes().all(|b| b.is_ascii_lowercase())
 }
 
 fn last_part(program: &str) -> &str {

@@ -9,12 +9,17 @@ use crate::risk::Risk;
 pub(crate) fn line(text: &str, risk: Risk) -> Classification {
     let mut commands = Vec::new();
     let mut start = 0;
-    for piece in text.split([';', '|', '&']) {
-        let span = Span::new(start, start + piece.len());
-        start = span.end + 1;
-        if !piece.trim().is_empty() {
-            commands.push(command(piece, risk, span));
+    let mut pipeline = 0;
+    for piece in text.split_inclusive([';', '|', '&']) {
+        let part = piece.trim_end_matches([';', '|', '&']);
+        let span = Span::new(start, start + part.len());
+        start += piece.len();
+        if !part.trim().is_empty() {
+            let mut command = command(part, risk, span);
+            command.pipeline = pipeline;
+            commands.push(command);
         }
+        pipeline += usize::from(!piece.ends_with('|'));
     }
     Classification {
         risk,
@@ -63,6 +68,7 @@ fn command(text: &str, risk: Risk, span: Span) -> SimpleCommand {
         redirects: Vec::new(),
         wrappers,
         nesting: 0,
+        pipeline: 0,
         effects: Vec::new(),
         install: None,
         risk,

@@ -3,10 +3,15 @@
 use super::ast::Span;
 use super::word::{Part, PartKind, Word};
 
+/// Whether a word has braces that make several of it.
+pub fn has_braces(word: &Word) -> bool {
+    word.parts.iter().any(is_brace)
+}
+
 /// The words that a word's braces make of it, as lists of parts; `None` if there are
 /// more than `limit` or a range that is not modelled.
 pub fn expand(word: &Word, limit: usize) -> Option<Vec<Vec<Part>>> {
-    if !word.parts.iter().any(is_brace) {
+    if !has_braces(word) {
         return Some(vec![word.parts.clone()]);
     }
     let mut budget = limit.saturating_mul(16);

@@ -78,10 +78,11 @@ impl Field {
     }
 
     fn push(&mut self, piece: Piece) {
-        if let (Some(Piece::Text(last)), Piece::Text(text)) = (self.pieces.last_mut(), &piece) {
-            last.extend_from_slice(text);
-        } else {
-            self.pieces.push(piece);
+        match (self.pieces.last_mut(), &piece) {
+            (Some(Piece::Text(last)), Piece::Text(text)) => last.extend_from_slice(text),
+            // Anything behind anything is anything.
+            (Some(Piece::Unknown), Piece::Unknown) => {}
+            _ => self.pieces.push(piece),
         }
     }
 }
@@ -308,6 +309,11 @@ impl Environment {
     pub fn argv(&self, words: &[Word]) -> Vec<Vec<Field>> {
         let mut builder = Builder::new(self, Splitting::Words);
         for word in words {
+            if !super::braces::has_braces(word) {
+                builder.word(&word.parts);
+                builder.end_field();
+                continue;
+            }
             let expanded = super::braces::expand(word, MAX_FIELDS).filter(|words| {
                 words.len() == 1 || self.spend(words.len() * word.parts.len() * 16)
             });

@@ -1,6 +1,9 @@
-//! Python's own names for what it imports: `import subprocess as s`, `from os import system`.
+//! A source's own names for what it imports: `import subprocess as s`, `from os import system`,
+//! `import {rmSync as r} from "fs"`, `const {execSync: e} = require("child_process")`.
 
 use std::borrow::Cow;
+
+use crate::command::knowledge::Language;
 
 /// Sources longer than this are looked through as they are.
 const MAX_SOURCE: usize = 16 * 1024;
@@ -9,10 +12,12 @@ const MAX_NAMES: usize = 32;
 
 /// The source with whole names in place of those that its imports gave: what the tables know is
 /// `subprocess.run(`, whatever it is called there.
-pub(super) fn whole_names(source: &str) -> Cow<'_, str> {
-    let given = match source.contains("import") && source.len() <= MAX_SOURCE {
-        true => names(source),
-        false => Vec::new(),
+pub(super) fn whole_names(source: &str, language: Language) -> Cow<'_, str> {
+    let given = match language {
+        _ if source.len() > MAX_SOURCE => Vec::new(),
+        Language::Python if source.contains("import") => names(source),
+        Language::JavaScript => script_names(source),
+        _ => Vec::new(),
     };
     if given.is_empty() {
         return Cow::Borrowed(source);
@@ -63,6 +68,58 @@ fn names(source: &str) -> Vec<(&str, String)> {
     found
 }
 
+/// The same for JavaScript: what braces rename, and what is taken out of a module by a dot.
+fn script_names(source: &str) -> Vec<(&str, String)> {
+    let mut found = Vec::new();
+    for (at, _) in source.match_indices(" from ") {
+        if let Some((_, list)) = source[..at].rsplit_once('{') {
+            let list = list.trim_end().trim_end_matches('}');
+            renamed(list, " as ", &source[at..], &mut found);
+        }
+    }
+    for word in ["require(", "import("] {
+        for (at, _) in source.match_indices(word) {
+            let before = source[..at].trim_end().trim_end_matches("await").trim_end();
+            let Some(before) = before.strip_suffix('=') else {
+                continue;
+            };
+            let before = before.trim_end();
+            match before.strip_suffix('}').and_then(|b| b.rsplit_once('{')) {
+                Some((_, list)) => renamed(list, ":", &source[at..], &mut found),
+                None => {
+                    let given = before.rsplit(|c| !is_name(c)).next().unwrap_or_default();
+                    let behind = source[at..].split_once(").").map_or("", |(_, b)| b);
+                    let name = behind.split(|c| !is_name(c)).next().unwrap_or_default();
+                    if !name.is_empty() && !given.is_empty() {
+                        found.push((given, whole(name, &source[at..])));
+                    }
+                }
+            }
+        }
+    }
+    found.truncate(MAX_NAMES);
+    found.retain(|(given, _)| !given.is_empty() && given.chars().all(is_name));
+    found
+}
+
+/// The names in a list that are given others; `module` begins where the module is named.
+fn renamed<'s>(list: &'s str, by: &str, module: &str, found: &mut Vec<(&'s str, String)>) {
+    for item in list.split(',').take(MAX_NAMES) {
+        if let Some((name, given)) = item.split_once(by) {
+            found.push((given.trim(), whole(name.trim(), module)));
+        }
+    }
+}
+
+/// The tables know what works on files by its module.
+fn whole(name: &str, module: &str) -> String {
+    let mut quoted = module.split(['"', '\'', '`']).skip(1);
+    match quoted.next() {
+        Some("fs" | "node:fs" | "fs/promises" | "node:fs/promises") => format!("fs.{name}"),
+        _ => name.to_owned(),
+    }
+}
+
 /// `run as r`: its name, and the name it is given.
 fn as_given(item: &str) -> (&str, &str) {
     match item.split_once(" as ") {
@@ -106,7 +163,34 @@ mod tests {
             ("print('import x')", "print('import x')"),
             ("", ""),
         ] {
-            assert_eq!(whole_names(source), whole);
+            assert_eq!(whole_names(source, Language::Python), whole);
+        }
+    }
+
+    #[test]
+    fn names_that_scripts_give_are_undone() {
+        for (source, called) in [
+            ("import {rmSync as r} from \"fs\";r('/')", "fs.rmSync('/')"),
+            (
+                "import { a, exec as e } from 'child_process'; e('x')",
+                "exec('x')",
+            ),
+            (
+                "const {execSync:e}=require('child_process');e('x')",
+                "execSync('x')",
+            ),
+            (
+                "let { rm: d } = await import('fs/promises'); d('/')",
+                "fs.rm('/')",
+            ),
+            (
+                "const s = require('child_process').spawn; s('x')",
+                "spawn('x')",
+            ),
+            ("const fs = require('fs'); fs.rmSync('/')", "fs.rmSync('/')"),
+        ] {
+            let whole = whole_names(source, Language::JavaScript);
+            assert!(whole.ends_with(called), "{source}: {whole}");
         }
     }
 }

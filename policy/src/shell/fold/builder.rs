@@ -3,6 +3,9 @@
 use super::super::word::{Operation, Parameter, Part, PartKind, Reference, Translation};
 use super::{Completeness, Count, Environment, Field, MAX_ALTERNATIVES, MAX_VALUE, Piece, Value};
 
+/// A piece that is no text costs as much as this many bytes.
+const COST_OF_PIECE: usize = 32;
+
 /// Whether known values fall into words.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Splitting {
@@ -133,6 +136,10 @@ impl<'e> Builder<'e> {
                 return self.unknown(own, quoting);
             }
         };
+        let size: usize = value.alternatives.iter().map(|one| length(one)).sum();
+        if size > MAX_VALUE {
+            return self.unknown(Piece::Unknown, quoting);
+        }
         let mut alternatives = value.alternatives.clone();
         if value.completeness == Completeness::Open || alternatives.is_empty() {
             alternatives.push(vec![own]);
@@ -185,14 +192,18 @@ impl<'e> Builder<'e> {
             return self.unknown(Piece::Unknown, Quoting::Unquoted);
         }
         for state in &mut self.states {
-            for &byte in text {
-                if separators.contains(&byte) {
+            let ends = |byte: &u8| separators.contains(byte) || b"*?[".contains(byte);
+            let mut rest = text;
+            while let Some(&byte) = rest.first() {
+                let length = rest.iter().take_while(|byte| !ends(byte)).count();
+                if length > 0 {
+                    state.current.push(Piece::Text(rest[..length].to_vec()));
+                } else if separators.contains(&byte) {
                     state.finish();
-                } else if b"*?[".contains(&byte) {
-                    state.current.push(Piece::Glob(byte));
                 } else {
-                    state.current.push(Piece::Text(vec![byte]));
+                    state.current.push(Piece::Glob(byte));
                 }
+                rest = &rest[length.max(1)..];
             }
         }
     }
@@ -236,12 +247,14 @@ fn is_all_arguments(parts: &[Part]) -> bool {
     matches!(parts, [Part { kind: PartKind::Parameter(p), .. }] if p.name == b"@" || p.subscript.is_some())
 }
 
+/// What following a value costs: its text, and more for what is no text.
 fn length(pieces: &[Piece]) -> usize {
     pieces
         .iter()
         .map(|piece| match piece {
-            Piece::Text(text) | Piece::Variable(text) | Piece::Tilde(text) => text.len(),
-            _ => 1,
+            Piece::Text(text) => text.len(),
+            Piece::Variable(text) | Piece::Tilde(text) => text.len() + COST_OF_PIECE,
+            _ => COST_OF_PIECE,
         })
         .sum()
 }

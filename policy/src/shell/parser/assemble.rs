@@ -45,6 +45,21 @@ impl Lexemes {
         });
     }
 
+    /// Several bytes that mean nothing; no `=` is among them where that could matter.
+    pub fn ordinary(&mut self, bytes: &[u8], span: Span) {
+        if let Some(Lexeme::Part(last)) = self.items.last_mut()
+            && let PartKind::Plain(text) = &mut last.kind
+        {
+            text.extend_from_slice(bytes);
+            last.span.end = span.end;
+            return;
+        }
+        self.part(Part {
+            kind: PartKind::Plain(bytes.to_vec()),
+            span,
+        });
+    }
+
     fn is_name(&self) -> bool {
         match self.items.as_slice() {
             [
@@ -63,7 +78,12 @@ impl Lexemes {
     }
 
     /// The parts, where braces stand for themselves.
-    pub fn finish(self) -> Vec<Part> {
+    pub fn finish(mut self) -> Vec<Part> {
+        if let [Lexeme::Part(_)] = self.items.as_slice()
+            && let Some(Lexeme::Part(part)) = self.items.pop()
+        {
+            return vec![part];
+        }
         let mut parts = Vec::with_capacity(self.items.len().min(8));
         for item in self.items {
             match item {

@@ -85,9 +85,23 @@ impl Mode {
         matches!(self, Mode::DoubleBrace | Mode::Paren | Mode::Bracket)
     }
 
+    /// Whether a byte only ever stands for itself, wherever it stands.
+    fn is_ordinary(self, byte: u8) -> bool {
+        match self {
+            Mode::Double | Mode::Document => !matches!(byte, b'\\' | b'"' | b'$' | b'`'),
+            Mode::Slash => is_letter(byte),
+            _ => is_letter(byte) || byte == b'/',
+        }
+    }
+
     fn globs(self) -> bool {
         matches!(self, Mode::Word | Mode::Pattern | Mode::ExtendedGlob)
     }
+}
+
+/// Letters in the widest sense, which no shell gives a meaning.
+fn is_letter(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte >= 0x80 || matches!(byte, b'_' | b'-' | b'.' | b'%')
 }
 
 impl Parser<'_> {
@@ -161,6 +175,7 @@ impl Parser<'_> {
                     self.advance(1);
                     out.mark(byte, self.span(start));
                 }
+                _ if mode.is_ordinary(byte) => self.ordinary(mode, &mut out),
                 _ => {
                     match mode.nests(byte) {
                         1 => nesting += 1,
@@ -172,6 +187,23 @@ impl Parser<'_> {
             }
         }
         out
+    }
+
+    /// All bytes from here on that mean nothing in this mode.
+    fn ordinary(&mut self, mode: Mode, out: &mut Lexemes) {
+        let start = self.pos;
+        let source = self.source;
+        let rest = source.get(start..).unwrap_or_default();
+        let length = rest
+            .iter()
+            .take_while(|byte| mode.is_ordinary(**byte))
+            .count();
+        self.advance(length);
+        // Less is left when reading was given up.
+        if self.pos == start + length {
+            let text = rest.get(..length).unwrap_or_default();
+            out.ordinary(text, self.span(start));
+        }
     }
 
     fn plain(&mut self, out: &mut Lexemes) {
