@@ -103,6 +103,8 @@ pub struct Judgement {
     pub jailed: Jailed,
     /// Whether the session is not jailed, by that mode.
     pub unjailed: bool,
+    /// Whether somebody is asked only because the command may leave its jail.
+    only_leaves_the_jail: bool,
 }
 
 /// Whether a command is to act.
@@ -131,6 +133,8 @@ pub struct Settings {
     pub preview: Preview,
     /// What happens when the log cannot be written.
     pub on_failure: OnFailure,
+    /// So many bytes of a run's output are recorded.
+    pub recorded_output: u64,
 }
 
 impl Judge {
@@ -338,6 +342,7 @@ impl Judge {
             settings: Settings::of(policy),
             jailed: policy.mode.value,
             unjailed: false,
+            only_leaves_the_jail: decision.only_leaves_the_jail() && acts,
             reasons: decision.reasons,
             plan,
             line,
@@ -388,6 +393,12 @@ impl Judge {
 impl Judgement {
     /// Has it run on the host: its owner has said that this session is not jailed.
     pub fn leave_the_jail(&mut self) {
+        // Outside of any jail there is nothing that a command has to be let out of.
+        if self.only_leaves_the_jail {
+            self.verdict = Verdict::Run(Place::Jail);
+            self.rule = format!("risk {}", self.risk);
+            self.needs.clear();
+        }
         if let Verdict::Run(place) | Verdict::Ask(place) = &mut self.verdict
             && *place == Place::Jail
         {
@@ -506,6 +517,7 @@ impl Settings {
             on_ask: policy.on_ask.value.clone(),
             preview: policy.preview.value,
             on_failure: policy.on_failure.value,
+            recorded_output: policy.audit_output.value.bytes(),
         }
     }
 }

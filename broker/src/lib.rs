@@ -37,6 +37,7 @@ pub mod programs;
 pub mod proposal;
 pub mod queue;
 pub mod readers;
+pub mod refused;
 pub mod registries;
 pub mod requests;
 pub mod say;

@@ -37,6 +37,7 @@ use crate::notify;
 use crate::outcome;
 use crate::peer::Home;
 use crate::queue::request;
+use crate::refused;
 use crate::scope;
 use crate::server::Visit;
 use crate::service::{Failure, parameters};
@@ -65,6 +66,7 @@ pub async fn answer(visit: &mut Visit, call: Call) -> Result<(), Failure> {
         wire::GROUP => scope::answer(visit, parameters(&call)?).await,
         wire::ATTACH => attach(visit, parameters(&call)?).await,
         wire::OFFER if call.more => holders::offer(visit, parameters(&call)?).await,
+        wire::REFUSED => refused::record(visit, parameters(&call)?).await,
         wire::DELIVER => holders::deliver(visit, parameters(&call)?).await,
         _ => {
             let (name, parameters) = unknown_method(visit.door, &call.method);
@@ -116,15 +118,19 @@ fn checked(submission: wire::Submission) -> Result<wire::Submission, Failure> {
     {
         return wrong("run is no name of a run");
     }
-    for name in [&submission.agent, &submission.session]
-        .into_iter()
-        .flatten()
-    {
-        if name.is_empty() || name.chars().count() > NAME {
-            return wrong("agent and session have 1 to 200 characters");
-        }
+    if !are_names([&submission.agent, &submission.session]) {
+        return wrong(NAMES);
     }
     Ok(submission)
+}
+
+/// What is wrong with names that are none.
+pub const NAMES: &str = "agent and session have 1 to 200 characters";
+
+/// Whether claimed names have the form of names, as far as they are given.
+pub fn are_names(names: [&Option<String>; 2]) -> bool {
+    let is_name = |name: &String| !name.is_empty() && name.chars().count() <= NAME;
+    names.into_iter().flatten().all(is_name)
 }
 
 async fn status(visit: &mut Visit, wanted: wire::StatusOf) -> Result<(), Failure> {

@@ -257,6 +257,10 @@ pub struct RunArgs {
     #[arg(skip)]
     pub only: Vec<String>,
 
+    /// Whether the record is to have the output that is passed on; not for anybody to type
+    #[arg(skip)]
+    pub record_output: bool,
+
     /// The program text that waits on standard input; not for anybody to type
     #[arg(skip)]
     pub text: Option<ProgramText>,

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use sjail_policy::classify::{Classification, Context, classify, classify_argv};
-use sjail_policy::config::{CommandLine, Loaded, Run, load};
+use sjail_policy::config::{CommandLine, Loaded, Mode, Run, load};
 use sjail_policy::decide::{Action, Asking, Decision, Place, decide, doubt_programs, matching};
 use sjail_policy::explain::Steps;
 use sjail_policy::need::{self, Need};
@@ -143,17 +143,29 @@ impl Judge {
         context: &Context,
         asking: Asking,
     ) -> (Classification, Decision) {
-        let (line, mut decision) = self.judge(typed, context, asking);
-        let plan = self.plan(typed, context);
-        need::ask_for_hidden(&line, &mut decision, &self.around(&plan));
+        let (line, decision) = self.judge(typed, context, asking);
+        let mut decision = self.placed(decision);
+        if decision.place == Place::Jail {
+            let plan = self.plan(typed, context);
+            need::ask_for_hidden(&line, &mut decision, &self.around(&plan));
+        }
         (line, decision)
+    }
+
+    /// The same where nothing is jailed, if the policy jails nothing.
+    fn placed(&self, decision: Decision) -> Decision {
+        match self.loaded.policy.mode.value {
+            Mode::Off => decision.without_a_jail(),
+            Mode::NonMain | Mode::All => decision,
+        }
     }
 
     /// What would happen to a command, step by step.
     pub fn steps(&self, typed: &Typed, asking: Asking) -> Steps {
-        let (line, mut decision) = self.judge(typed, &self.context, asking);
+        let (line, decision) = self.judge(typed, &self.context, asking);
+        let mut decision = self.placed(decision);
         let plan = self.plan(typed, &self.context);
-        let needs = match decision.action == Action::Ask {
+        let needs = match decision.action == Action::Ask || decision.place == Place::Host {
             true => self.needs(&line, &decision, &plan),
             false => Ok(need::ask_for_hidden(
                 &line,

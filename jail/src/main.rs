@@ -45,6 +45,7 @@ mod processor;
 mod programs;
 mod protect;
 mod question;
+mod refused;
 mod report;
 mod request;
 mod result;

@@ -52,8 +52,9 @@ impl Name {
     }
 }
 
-/// Says how risky a command is and what would happen to it, as one JSON object: exit status
-/// 0 it would run, 75 somebody would be asked, 77 it would be blocked.
+/// Says how risky a command is and what would happen to it, as one JSON object.
+///
+/// Exit status 0: it would run; 75: somebody would be asked; 77: it would be blocked.
 #[derive(Debug, Parser)]
 #[command(name = "sandbox-check", bin_name = "sandbox-check")]
 struct CheckArgs {
@@ -118,7 +119,11 @@ fn exec(words: &[OsString]) -> u8 {
         Err(code) => return code,
     };
     match RunArgs::read(&run_words(args)) {
-        Ok(args) => crate::run::run(&args),
+        Ok(mut args) => {
+            // The log that goes with this name has each command's output.
+            args.record_output = true;
+            crate::run::run(&args)
+        }
         Err(error) => said(&error),
     }
 }

@@ -86,15 +86,18 @@ impl Outcome {
         libc::WIFSIGNALED(self.status).then(|| libc::WTERMSIG(self.status))
     }
 
-    /// The outcome as the broker records it.
-    pub fn told(&self, isolation: serde_json::Value) -> Told {
+    /// The outcome as the broker records it, with so much of the output.
+    pub fn told(&self, isolation: serde_json::Value, recorded: Recorded) -> Told {
         let word = serde_json::to_value(self.word()).unwrap_or_default();
         let kept = [&self.output.stdout, &self.output.stderr]
             .into_iter()
             .flatten()
             .flat_map(|captured| captured.bytes.iter().copied());
-        let output: Vec<u8> = kept.collect();
-        let (head, tail) = excerpt(&output);
+        let mut output: Vec<u8> = kept.collect();
+        if recorded.terminal {
+            output.extend_from_slice(&self.tail);
+        }
+        let (head, tail) = excerpt(&output, recorded.most);
         Told {
             status: word.as_str().unwrap_or_default().to_owned(),
             exit: Some(i32::from(self.exit_code())),
@@ -173,17 +176,39 @@ impl fmt::Display for Cause {
     }
 }
 
-/// So much of the start, and of the end, of kept output is recorded.
-const EXCERPT: usize = 32 << 10;
+/// How much of a run's output the record gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Recorded {
+    /// So many bytes at most, half of them from the end.
+    pub most: usize,
+    /// Whether what was shown on the terminal counts as well.
+    pub terminal: bool,
+}
+
+impl Recorded {
+    /// What a policy says (`audit.output`); more than a message to the broker takes is never
+    /// sent.
+    pub fn new(policy: Option<u64>, terminal: bool) -> Recorded {
+        const USUAL: usize = 64 << 10;
+        const MOST: usize = 2 * crate::output::END;
+        let most = policy.map_or(USUAL, |most| usize::try_from(most).unwrap_or(MOST));
+        Recorded {
+            most: most.min(MOST),
+            terminal,
+        }
+    }
+}
 
 /// The start and the end of an output, where there is any.
-fn excerpt(output: &[u8]) -> (Option<&[u8]>, Option<&[u8]>) {
+fn excerpt(output: &[u8], most: usize) -> (Option<&[u8]>, Option<&[u8]>) {
+    let half = most.div_ceil(2);
     match output.len() {
         0 => (None, None),
-        length if length <= EXCERPT => (Some(output), None),
+        _ if most == 0 => (None, None),
+        length if length <= half => (Some(output), None),
         length => (
-            output.get(..EXCERPT),
-            output.get(EXCERPT.max(length - EXCERPT)..),
+            output.get(..half),
+            output.get(half.max(length - most / 2)..),
         ),
     }
 }
@@ -218,6 +243,24 @@ mod tests {
             usage: Usage::default(),
             tail: Default::default(),
         }
+    }
+
+    #[test]
+    fn a_long_output_keeps_both_ends() {
+        assert_eq!(excerpt(b"", 8), (None, None));
+        assert_eq!(excerpt(b"abcd", 8), (Some(&b"abcd"[..]), None));
+        assert_eq!(
+            excerpt(b"abcdefghijkl", 8),
+            (Some(&b"abcd"[..]), Some(&b"ijkl"[..]))
+        );
+        assert_eq!(
+            excerpt(b"abcdef", 8),
+            (Some(&b"abcd"[..]), Some(&b"ef"[..]))
+        );
+        assert_eq!(excerpt(b"abcdef", 0), (None, None));
+        assert_eq!(Recorded::new(None, false).most, 64 << 10);
+        assert_eq!(Recorded::new(Some(10), false).most, 10);
+        assert_eq!(Recorded::new(Some(u64::MAX), false).most, 128 << 10);
     }
 
     #[test]

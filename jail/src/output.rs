@@ -24,6 +24,10 @@ const CAREFUL_CHUNK: usize = 4096;
 /// on standard output must not drown the sentence that explains it.
 const ERROR_SHARE: u64 = 8;
 
+/// So much of the beginning and of the end of a stream is kept where it is passed on: as much
+/// as the log takes at most.
+pub const END: usize = 64 << 10;
+
 /// Which of the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
@@ -120,7 +124,26 @@ pub struct Tap {
 #[derive(Debug)]
 enum Sink {
     Keep(Vec<u8>),
-    PassOn(Outlet),
+    /// Passed on; what is kept of it on the way, if that is wanted.
+    PassOn(Outlet, Option<Ends>),
+}
+
+/// The beginning and the end of a stream, of any length.
+#[derive(Debug, Default)]
+struct Ends {
+    bytes: Vec<u8>,
+    left_out: bool,
+}
+
+impl Ends {
+    fn push(&mut self, more: &[u8]) {
+        self.bytes.extend_from_slice(more);
+        // Only now and then: moving bytes costs, too.
+        if self.bytes.len() > 4 * END {
+            self.left_out = true;
+            self.bytes.drain(END..self.bytes.len() - END);
+        }
+    }
 }
 
 impl Tap {
@@ -132,11 +155,13 @@ impl Tap {
 
     /// The same; its output goes on to our own descriptor of that number.
     pub fn pass_on(stream: Stream) -> Result<(Tap, OwnedFd), Errno> {
-        let outlet = match stream {
-            Stream::Stdout => Outlet::to(std::io::stdout().as_fd())?,
-            Stream::Stderr => Outlet::to(std::io::stderr().as_fd())?,
-        };
-        Tap::new(stream, Sink::PassOn(outlet))
+        Tap::new(stream, Sink::PassOn(Outlet::of(stream)?, None))
+    }
+
+    /// The same; its beginning and its end are kept on the way.
+    pub fn pass_on_and_keep(stream: Stream) -> Result<(Tap, OwnedFd), Errno> {
+        let sink = Sink::PassOn(Outlet::of(stream)?, Some(Ends::default()));
+        Tap::new(stream, sink)
     }
 
     fn new(stream: Stream, sink: Sink) -> Result<(Tap, OwnedFd), Errno> {
@@ -153,7 +178,7 @@ impl Tap {
 
     /// The descriptor to wait for, and whether to wait for reading or writing.
     pub fn waits_for(&self) -> Option<Wait<'_>> {
-        if let Sink::PassOn(outlet) = &self.sink
+        if let Sink::PassOn(outlet, _) = &self.sink
             && outlet.is_full()
         {
             return Some(Wait::ToWrite(outlet.as_fd()));
@@ -165,7 +190,7 @@ impl Tap {
 
     /// Moves what there is, once.
     pub fn advance(&mut self, budget: &mut Budget, buffer: &mut Buffer) -> Passed {
-        if let Sink::PassOn(outlet) = &mut self.sink
+        if let Sink::PassOn(outlet, _) = &mut self.sink
             && outlet.is_full()
         {
             match outlet.flush() {
@@ -193,7 +218,10 @@ impl Tap {
         let bytes = &buffer.0[..within];
         match &mut self.sink {
             Sink::Keep(kept) => kept.extend_from_slice(bytes),
-            Sink::PassOn(outlet) => {
+            Sink::PassOn(outlet, ends) => {
+                if let Some(ends) = ends {
+                    ends.push(bytes);
+                }
                 if outlet.push(bytes).is_err() {
                     return self.reader_left();
                 }
@@ -213,7 +241,7 @@ impl Tap {
     /// SIGPIPE it would have had without us.
     fn reader_left(&mut self) -> Passed {
         self.source = None;
-        if let Sink::PassOn(outlet) = &mut self.sink {
+        if let Sink::PassOn(outlet, _) = &mut self.sink {
             outlet.discard();
         }
         Passed::End
@@ -221,7 +249,7 @@ impl Tap {
 
     /// Whether it goes on to our own descriptor, whose reader may be slow.
     pub fn is_passed_on(&self) -> bool {
-        matches!(self.sink, Sink::PassOn(_))
+        matches!(self.sink, Sink::PassOn(..))
     }
 
     /// Nobody is left who could write: what is not there now never comes. (A descriptor
@@ -232,12 +260,14 @@ impl Tap {
 
     /// Ends the tap: what was kept of which stream, and whether that is all.
     pub fn finish(self) -> Option<(Stream, Captured)> {
-        let Sink::Keep(bytes) = self.sink else {
-            return None;
+        let (bytes, left_out) = match self.sink {
+            Sink::Keep(bytes) => (bytes, false),
+            Sink::PassOn(_, Some(ends)) => (ends.bytes, ends.left_out),
+            Sink::PassOn(_, None) => return None,
         };
         let captured = Captured {
             bytes,
-            truncated: self.truncated,
+            truncated: self.truncated || left_out,
         };
         Some((self.stream, captured))
     }
@@ -247,7 +277,7 @@ impl Tap {
         Captured {
             bytes: match self.sink {
                 Sink::Keep(bytes) => bytes,
-                Sink::PassOn(_) => Vec::new(),
+                Sink::PassOn(..) => Vec::new(),
             },
             truncated: self.truncated,
         }
@@ -298,6 +328,14 @@ pub struct Outlet {
 }
 
 impl Outlet {
+    /// Writes to our own descriptor of that number.
+    fn of(stream: Stream) -> Result<Outlet, Errno> {
+        match stream {
+            Stream::Stdout => Outlet::to(std::io::stdout().as_fd()),
+            Stream::Stderr => Outlet::to(std::io::stderr().as_fd()),
+        }
+    }
+
     /// Writes to what is behind `fd`. A pipe or terminal is opened anew, for a
     /// non-blocking mode of our own; everything else (files, sockets) is used as it is.
     pub fn to(fd: BorrowedFd<'_>) -> Result<Outlet, Errno> {

@@ -21,7 +21,7 @@ use crate::cli::RunArgs;
 use crate::client::Desk;
 use crate::error::Error;
 use crate::evidence::{self, Said, Source};
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Recorded};
 use crate::output::Captured;
 use crate::permission::{self, Answered, Permission, Wish};
 use crate::report::{Report, say};
@@ -191,10 +191,11 @@ fn permitted(
             bare::run(args, &plan, Ground::Host, &mut permission, report)
         }
     };
+    let recorded = Recorded::new(permission.run().recorded_output, args.record_output);
     let told = match &result {
         Ok(outcome) => Told {
             detail: report.detail(),
-            ..outcome.told(report.isolation())
+            ..outcome.told(report.isolation(), recorded)
         },
         Err(error) => Told {
             status: "failed".to_owned(),

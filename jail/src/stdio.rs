@@ -24,6 +24,8 @@ pub enum Output {
     Stream {
         /// Bytes, both streams together.
         limit: Option<u64>,
+        /// Whether its beginning and its end are kept on the way, for the record.
+        recorded: bool,
     },
     /// It is kept for the result object; more than the limit is dropped.
     Keep {
@@ -50,7 +52,7 @@ pub fn prepare(output: Output) -> Result<(Streams, Held), Errno> {
     let (stdin, stdout, stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
     let own = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
     let budget = match output {
-        Output::Stream { limit } => Budget::new(limit, Beyond::End),
+        Output::Stream { limit, .. } => Budget::new(limit, Beyond::End),
         Output::Keep { limit } => Budget::new(Some(limit), Beyond::Drop),
     };
     let mut taps = Vec::new();
@@ -59,7 +61,8 @@ pub fn prepare(output: Output) -> Result<(Streams, Held), Errno> {
             Output::Keep { .. } => Tap::keep(stream)?,
             // What the pty shows is counted there.
             Output::Stream { .. } if is_terminal(own) => return Ok(End::Pty),
-            Output::Stream { limit: Some(_) } if is_open(own) => Tap::pass_on(stream)?,
+            Output::Stream { recorded: true, .. } if is_open(own) => Tap::pass_on_and_keep(stream)?,
+            Output::Stream { limit: Some(_), .. } if is_open(own) => Tap::pass_on(stream)?,
             Output::Stream { .. } => return Ok(End::Inherit),
         };
         taps.push(tap);

@@ -6,7 +6,7 @@ const vm = require("vm")
 const code = readFileSync(0, "utf8")
 const context = vm.createContext(Object.create(null), { microtaskMode: "afterEvaluate" })
 const setUp = `(() => {
-  const lines = []
+  const lines = { out: [], err: [] }
   let size = 0
   const shown = (value) => {
     if (typeof value === "string") return value
@@ -16,14 +16,16 @@ const setUp = `(() => {
     }
     return typeof value === "bigint" ? value + "n" : String(value)
   }
-  const log = (...values) => {
+  const to = (list) => (...values) => {
     if (size > 67108864) return
     const line = values.map(shown).join(" ")
     size += line.length + 1
-    lines.push(line)
+    list.push(line)
   }
-  globalThis.console = { log, info: log, debug: log, warn: log, error: log }
-  return (value) => (value !== undefined && log(value), lines.splice(0).join("\\n"))
+  const log = to(lines.out)
+  const complain = to(lines.err)
+  globalThis.console = { log, info: log, debug: log, warn: complain, error: complain }
+  return (name, value) => (value !== undefined && log(value), lines[name].splice(0).join("\\n"))
 })()`
 const ended = vm.runInContext(setUp, context)
 const print = (descriptor, text) => {
@@ -46,10 +48,15 @@ try {
   try { complaint = `${error}` } catch { complaint = "Error: it cannot be shown" }
 }
 let printed = ""
-try { printed = text(ended(value)) } catch (error) {
+let said = ""
+try {
+  printed = text(ended("out", value))
+  said = text(ended("err"))
+} catch (error) {
   status = 1
   complaint = complaint || "Error: the value cannot be shown"
 }
 if (printed) print(1, printed + "\n")
+if (said) print(2, said + "\n")
 if (status) print(2, text(complaint) + "\n")
 process.exit(status)

@@ -42,7 +42,7 @@ pub fn decide(
     by_level(&mut verdict, line, policy, allowed, elevated.is_some());
     ask(&mut verdict, line, policy, bases, allowed.is_some());
     if let (Some((rule, _)), true) = (elevated, policy.elevated_approval.value) {
-        verdict.raise(Action::Ask, by_rule("elevated.patterns", rule));
+        verdict.raise(Action::Ask, by_rule(ELEVATED, rule));
     }
     if asking == Asking::Always {
         verdict.raise(
@@ -55,6 +55,27 @@ pub fn decide(
     verdict.done(line)
 }
 
+impl Decision {
+    /// Whether somebody is asked for no other reason than that the command may leave its jail.
+    pub fn only_leaves_the_jail(&self) -> bool {
+        let is_elevated = matches!(&self.rule, DecidedBy::Rule { key, .. } if *key == ELEVATED);
+        self.action == Action::Ask && is_elevated
+    }
+
+    /// The same where nothing is jailed: there is nothing that it has to be let out of.
+    pub fn without_a_jail(mut self) -> Decision {
+        if self.only_leaves_the_jail() {
+            self.action = Action::Execute;
+            self.rule = DecidedBy::Risk { risk: self.risk };
+        }
+        self.place = Place::Host;
+        self
+    }
+}
+
+/// The list of what may leave the jail.
+const ELEVATED: &str = "elevated.patterns";
+
 /// Every entry of a list that speaks of a line, whichever decides.
 pub fn matching(line: &Classification, policy: &Policy, bases: Bases<'_>) -> Vec<DecidedBy> {
     let generous = [
@@ -63,7 +84,7 @@ pub fn matching(line: &Classification, policy: &Policy, bases: Bases<'_>) -> Vec
     ];
     let strict = [
         ("commands.allow", &policy.allow),
-        ("elevated.patterns", &policy.elevated_patterns),
+        (ELEVATED, &policy.elevated_patterns),
     ];
     let mut found = Vec::new();
     for (key, rules) in generous {

@@ -35,6 +35,9 @@ pub struct Explanation {
     pub overview: Overview,
     /// The sessions that an operator registered, where the broker was asked.
     pub sessions: Vec<Registered>,
+    /// The session that is asked about.
+    #[serde(skip)]
+    pub session: Option<String>,
     /// What files say and what does not hold, as sentences.
     pub notices: Vec<String>,
     /// The keys that the command line loosened.
@@ -132,6 +135,7 @@ impl Explanation {
             tools: policy.tools(),
             overview: Overview::of(policy),
             sessions: Vec::new(),
+            session: None,
             notices: loaded.notices.iter().map(Notice::to_string).collect(),
             loosened: loaded.loosened.clone(),
         }
@@ -150,7 +154,7 @@ impl Explanation {
             };
             text.push_str(&format!("file {} ({trust})\n", file.path));
         }
-        text.push_str(&self.overview.human(&self.sessions));
+        text.push_str(&self.overview.human(&self.sessions, self.session.as_deref()));
         let mut table = "";
         for explained in &self.values {
             let (own_table, name) = explained.key.split_once('.').unwrap_or(("", explained.key));

@@ -99,6 +99,11 @@ mod tests {
     #[test]
     fn languages_go_by_any_of_their_names() {
         assert_eq!(Language::named("js").unwrap().name, "javascript");
+        // code-sandbox 134-136: either name of it.
+        assert_eq!(
+            Language::named("python").unwrap().programs,
+            ["python3", "python"]
+        );
         assert!(Language::parse("cobol").unwrap_err().contains("python"));
         let error = Language::named("python")
             .unwrap()

@@ -83,14 +83,18 @@ pub fn edit(call: &Call<'_>) -> Result<Value> {
 
 /// What the policy says to the path; anything but yes is an error that says why.
 fn allowed(call: &Call<'_>, path: &str, operation: &str) -> Result<()> {
-    let words = [
-        "check",
-        "--json",
-        &format!("--op={operation}"),
-        &format!("--path={path}"),
-    ]
-    .map(str::to_owned);
-    let answer = call.session.settings.sjail.call(&words, b"")?.json()?;
+    let settings = &call.session.settings;
+    let mut words = vec![
+        "check".to_owned(),
+        "--json".to_owned(),
+        format!("--op={operation}"),
+        format!("--path={path}"),
+        format!("--recorded-for={}", call.session.agent()),
+    ];
+    if let Some(session) = &settings.session {
+        words.push(format!("--session={session}"));
+    }
+    let answer = settings.sjail.call(&words, b"")?.json()?;
     if answer["allowed"] == true {
         return Ok(());
     }

@@ -344,17 +344,49 @@ fn call(session: &Arc<Session>, out: &Out, id: Value, mut params: Value, form: F
     });
 }
 
-/// The answer twice: for programs, and as text for models.
+/// The answer twice: whole for programs, and as text for models.
 fn answered(value: Value) -> Value {
-    let text = match value["text"].as_str() {
-        Some(text) => text.to_owned(),
-        None => value.to_string(),
+    let mut texts = match value["text"].as_str() {
+        Some(text) => vec![text.to_owned()],
+        None => vec![for_models(&value).to_string()],
     };
+    if value["text"].is_string() && value["truncated"] == true {
+        texts.push("(cut here: the file goes on)".to_owned());
+    }
+    let content: Vec<Value> = texts
+        .into_iter()
+        .map(|text| json!({ "type": "text", "text": text }))
+        .collect();
     json!({
-        "content": [{ "type": "text", "text": text }],
+        "content": content,
         "structuredContent": value,
         "isError": false,
     })
+}
+
+/// What a model has to read of a run: not the layers of its jail and what it used, and nothing
+/// that is empty. Any other answer is as it is.
+fn for_models(value: &Value) -> Value {
+    let Some(fields) = value
+        .as_object()
+        .filter(|all| all.contains_key("isolation"))
+    else {
+        return value.clone();
+    };
+    let says_something = |name: &str, value: &Value| match value {
+        Value::Null => false,
+        Value::Array(items) => !items.is_empty(),
+        // What the jail could not have is worth a word.
+        value if name == "isolation" => value["degraded"] != json!([]),
+        _ => name != "usage",
+    };
+    let kept = fields
+        .iter()
+        .filter(|(name, value)| says_something(name, value));
+    Value::Object(
+        kept.map(|(name, value)| (name.clone(), value.clone()))
+            .collect(),
+    )
 }
 
 fn failed(text: &str) -> Value {
@@ -372,5 +404,28 @@ impl Tool {
             "edit" => files::edit(call),
             _ => desk::call(self.name, call),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_read_what_says_something() {
+        let run = json!({
+            "status": "completed", "stdout": "hi\n", "exit_code": 0, "signal": null, "denials": [],
+            "isolation": { "layers": ["user namespace"], "degraded": [] }, "usage": { "cpu_ms": 1 },
+        });
+        let answer = answered(run.clone());
+        assert_eq!(
+            answer["content"][0]["text"],
+            r#"{"exit_code":0,"status":"completed","stdout":"hi\n"}"#
+        );
+        assert_eq!(answer["structuredContent"], run);
+        let cut = answered(json!({ "text": "x", "truncated": true }));
+        assert_eq!(cut["content"].as_array().map(Vec::len), Some(2));
+        let other = json!({ "records": [], "none": null });
+        assert_eq!(for_models(&other), other);
     }
 }

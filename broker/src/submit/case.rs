@@ -140,6 +140,7 @@ impl Case {
             preview: None,
             apply: None,
             notices: self.judgement.notices.clone(),
+            recorded_output: Some(self.judgement.settings.recorded_output),
         }
     }
 

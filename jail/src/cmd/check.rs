@@ -14,15 +14,18 @@ use sjail_policy::config::CommandLine;
 use sjail_policy::decide::{Action, Asking, Decision};
 use sjail_policy::rule::Operation;
 use sjail_policy::show::{inert, inert_json};
+use sjail_policy::wire::request::Refused;
 
 use super::{Failure, print, print_json, read};
 use crate::caller::Account;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::judge::{Judge, Typed};
+use crate::refused;
 
-/// Says what would happen to a command: exit status 0 it would run, 75 somebody would be asked,
-/// 77 it would be blocked or refused.
+/// Says what would happen to a command or a path.
+///
+/// Exit status 0: it would run; 75: somebody would be asked; 77: it would be blocked or refused.
 #[derive(Debug, Parser)]
 #[command(
     name = "sjail check",
@@ -40,11 +43,23 @@ pub struct CheckArgs {
     #[arg(long, value_name = "PATH", conflicts_with_all = ["line", "command"])]
     path: Option<OsString>,
     /// What is to be done with the path
-    #[arg(long, value_name = "read|write|edit", value_enum, requires = "path")]
+    #[arg(
+        long,
+        value_name = "read|write|edit",
+        value_enum,
+        requires = "path",
+        hide_possible_values = true
+    )]
     op: Option<Op>,
     /// Say no to a line with any other command in it; can be repeated
     #[arg(long, value_name = "NAME", conflicts_with = "path")]
     only: Vec<String>,
+    /// Have a no to a path written down, as this agent's
+    #[arg(long, value_name = "AGENT", requires = "path", hide = true)]
+    recorded_for: Option<String>,
+    /// The session of that agent
+    #[arg(long, value_name = "ID", requires = "recorded_for", hide = true)]
+    session: Option<String>,
     /// The project folder
     #[arg(long, value_name = "DIR")]
     workspace: Option<PathBuf>,
@@ -82,6 +97,16 @@ pub fn run(words: &[OsString]) -> Result<u8, Failure> {
             Some(Op::Edit) => Operation::Edit,
         };
         let decision = path_decision(&judge, path, operation)?;
+        if let (Some(agent), true) = (args.recorded_for, decision.action != Action::Execute) {
+            refused::tell(&Refused {
+                agent: Some(agent),
+                session: args.session,
+                cwd: judge.context.cwd.as_str().into(),
+                tool: operation.name().to_owned(),
+                act: format!("{} {}", operation.name(), inert(decision.path.as_bytes())),
+                rule: decision.rule.to_string(),
+            });
+        }
         match args.json {
             true => print_json(&PathAnswer::of(&decision)),
             false => print(&path_text(&decision)),

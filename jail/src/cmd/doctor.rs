@@ -9,6 +9,7 @@ use crate::doctor::{self, State};
 use crate::exit::Exit;
 
 /// Tries every layer of the jail for real and says what is missing, why, and what to do.
+///
 /// Exit status 0: the usual profile can be kept in full.
 #[derive(Debug, Parser)]
 #[command(name = "sjail doctor", bin_name = "sjail doctor")]

@@ -16,9 +16,10 @@ use crate::exit::Exit;
 use crate::judge::{Judge, Typed};
 use crate::request;
 
-/// Says what holds for commands in this folder, and which file or option says so; of a
-/// command, what would happen to it, step by step. Takes the options of `sjail run`, to show
-/// what they would change.
+/// Says what holds for commands in this folder, and which file or option says so.
+///
+/// Of a command it says what would happen to it, step by step. Takes the options of `sjail
+/// run`, to show what they would change.
 #[derive(Debug, Parser)]
 #[command(
     name = "sjail explain",
@@ -59,6 +60,7 @@ pub fn run(words: &[OsString]) -> Result<u8, Failure> {
     if judge.loaded.policy.mode.value == Mode::NonMain {
         explanation.sessions = registered(&account);
     }
+    explanation.session.clone_from(&args.run.session);
     match args.run.json {
         true => print_json(&explanation),
         false => {

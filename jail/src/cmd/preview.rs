@@ -27,6 +27,19 @@ use crate::preview::{Error, diff};
 use crate::report::Report;
 use crate::request;
 
+/// What each of these commands reads its words with, for the manual.
+#[cfg(feature = "manual")]
+pub fn commands() -> [(&'static str, clap::Command); 5] {
+    use clap::CommandFactory;
+    [
+        ("previews", ListArgs::command()),
+        ("diff", DiffArgs::command()),
+        ("commit", CommitArgs::command()),
+        ("undo", UndoArgs::command()),
+        ("discard", DiscardArgs::command()),
+    ]
+}
+
 /// Show the previews that are kept.
 #[derive(Debug, Parser)]
 #[command(name = "sjail previews", bin_name = "sjail previews")]

@@ -11,7 +11,9 @@ use crate::caller::{Account, State};
 use crate::exit::Exit;
 use crate::protect::quarantine::{self, Item};
 
-/// Protected names that jailed commands made are moved out of the workspace, not deleted.
+/// Lists and restores protected names that jailed commands made.
+///
+/// They are moved out of the workspace, not deleted.
 #[derive(Debug, Parser)]
 #[command(name = "sjail quarantine", bin_name = "sjail quarantine")]
 pub struct QuarantineArgs {

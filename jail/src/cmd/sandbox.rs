@@ -14,8 +14,10 @@ use crate::caller::{Account, State};
 use crate::error::Error;
 use crate::exit::Exit;
 
-/// Lists and removes what is kept between runs: package caches and quarantined files of each
-/// workspace, home and tmp of what runs share (`sandbox.scope`).
+/// Lists and removes what is kept between runs.
+///
+/// That is: package caches and quarantined files of each workspace, home and tmp of what runs
+/// share (`sandbox.scope`).
 #[derive(Debug, Parser)]
 #[command(name = "sjail sandbox", bin_name = "sjail sandbox")]
 pub struct SandboxArgs {

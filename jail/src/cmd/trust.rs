@@ -17,8 +17,9 @@ use crate::sources;
 use crate::trust::{TrustStore, sha256};
 use crate::workspace;
 
-/// Shows the policy files of a project, and pins them as they are once you have agreed: until
-/// then they may only tighten. Whatever changes in them must be agreed to again.
+/// Shows the policy files of a project, and pins them once you have agreed.
+///
+/// Until then they may only tighten. Whatever changes in them must be agreed to again.
 #[derive(Debug, Parser)]
 #[command(name = "sjail trust", bin_name = "sjail trust")]
 pub struct TrustArgs {

@@ -22,8 +22,10 @@ use crate::cmd::{Failure, read};
 use crate::exit::Exit;
 use agent::Agent;
 
-/// Answers an agent that asks before it uses a tool: JSON on standard input, the answer on
-/// standard output.
+/// Answers an agent that asks before it uses a tool.
+///
+/// The agent's JSON comes on standard input, the answer goes to standard output; whatever
+/// goes wrong is a no. A shell line that may run is rewritten so that it runs in the jail.
 #[derive(Debug, Parser)]
 #[command(
     name = "sjail hook",

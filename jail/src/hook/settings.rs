@@ -195,6 +195,16 @@ fn with(agent: Agent, settings: &mut Json, file: &Path) -> Result<(), Error> {
                     "timeout": PATIENCE * 1000,
                 }],
             }),
+            (Agent::ClaudeCode, matcher) => json!({
+                "matcher": matcher,
+                "hooks": [{
+                    "type": "command",
+                    "command": command,
+                    "timeout": PATIENCE,
+                    // From 2.1.295 on, also one that takes too long is a no.
+                    "onFailure": "block",
+                }],
+            }),
             (_, matcher) => json!({
                 "matcher": matcher,
                 "hooks": [{ "type": "command", "command": command, "timeout": PATIENCE }],

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sjail_policy::config::CommandLine;
 use sjail_policy::decide::{Action, Asking};
+use sjail_policy::rule::Operation;
 use sjail_policy::show::inert;
 
 use super::agent::Agent;
@@ -54,11 +55,13 @@ pub fn of(agent: Agent, question: &Question, only: &[String]) -> Result<Verdict,
     if let Some(tool) = question.tool
         && !judge.loaded.policy.tools().contains(&tool)
     {
+        record::kept_from(agent, question, &used(question), "tools");
         return Ok(Verdict::No {
             why: format!("the tool `{tool}` is taken away by the policy (`tools`)"),
         });
     }
     if judge.loaded.policy.denies_tool(&question.name) {
+        record::kept_from(agent, question, &used(question), "tools.deny");
         return Ok(Verdict::No {
             why: format!(
                 "the tool `{}` is taken away by the policy (`tools.deny`)",
@@ -68,21 +71,7 @@ pub fn of(agent: Agent, question: &Question, only: &[String]) -> Result<Verdict,
     }
     match &question.act {
         Act::Other => Ok(Verdict::Nothing),
-        Act::Files(files) => {
-            let mut worst = Verdict::Go { instead: None };
-            for (operation, path) in files {
-                let decision = path_decision(&judge, &OsString::from(path), *operation)
-                    .map_err(|error| error.to_string())?;
-                let why = format!("{} {path}: {}", operation.name(), decision.rule);
-                match decision.action {
-                    Action::Execute => {}
-                    Action::Ask if matches!(worst, Verdict::No { .. }) => {}
-                    Action::Ask => worst = Verdict::Ask { why, instead: None },
-                    Action::Block => worst = Verdict::No { why },
-                }
-            }
-            Ok(worst)
-        }
+        Act::Files(files) => of_files(agent, question, &judge, files),
         Act::Shell { line, folder, .. } => {
             let judge = judge.with_kept(&account).with_only(only);
             if let Some(folder) = folder {
@@ -121,6 +110,54 @@ pub fn of(agent: Agent, question: &Question, only: &[String]) -> Result<Verdict,
                 },
             })
         }
+    }
+}
+
+/// What the policy says to each of the files; the strictest counts for all, and whatever is
+/// refused is written down.
+fn of_files(
+    agent: Agent,
+    question: &Question,
+    judge: &Judge,
+    files: &[(Operation, String)],
+) -> Result<Verdict, String> {
+    let mut worst = Verdict::Go { instead: None };
+    for (operation, path) in files {
+        let decision = path_decision(judge, &OsString::from(path), *operation)
+            .map_err(|error| error.to_string())?;
+        let rule = decision.rule.to_string();
+        let why = format!("{} {path}: {rule}", operation.name());
+        // Only Claude Code asks its user; to the others it is a no.
+        let is_no = match decision.action {
+            Action::Execute => false,
+            Action::Ask => agent != Agent::ClaudeCode,
+            Action::Block => true,
+        };
+        if is_no {
+            let act = format!("{} {}", operation.name(), inert(decision.path.as_bytes()));
+            record::kept_from(agent, question, &act, &rule);
+        }
+        match decision.action {
+            Action::Execute => {}
+            Action::Ask if matches!(worst, Verdict::No { .. }) => {}
+            Action::Ask => worst = Verdict::Ask { why, instead: None },
+            Action::Block => worst = Verdict::No { why },
+        }
+    }
+    Ok(worst)
+}
+
+/// What a tool that is taken away was to do, as far as that is known.
+fn used(question: &Question) -> String {
+    match &question.act {
+        Act::Shell { line, .. } => line.clone(),
+        Act::Files(files) => {
+            let each = files.iter().map(|(operation, path)| {
+                format!("{} {}", operation.name(), inert(path.as_bytes()))
+            });
+            each.collect::<Vec<_>>().join(", ")
+        }
+        Act::Other => format!("use {}", inert(question.name.as_bytes())),
     }
 }
 

@@ -11,9 +11,12 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-use clap::{Command, CommandFactory};
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, Command, CommandFactory, Id, ValueHint};
 use clap_complete::Shell;
 use sjail_policy::config::Key;
+use sjail_policy::language::Language;
+use sjail_policy::profile::Profile;
 
 use crate::cli::RunArgs;
 use crate::cmd;
@@ -56,7 +59,10 @@ fn tree() -> Command {
         ("hook", crate::hook::HookArgs::command()),
         ("init", crate::setup::InitArgs::command()),
     ] {
-        tree = tree.subcommand(command.name(name).version(env!("CARGO_PKG_VERSION")));
+        tree = tree.subcommand(command.name(name));
+    }
+    for (name, command) in cmd::preview::commands() {
+        tree = tree.subcommand(command.name(name));
     }
     for command in sjail_broker::cli::command().get_subcommands() {
         // These two are for init systems and tests: sjail does not hand them on.
@@ -65,35 +71,7 @@ fn tree() -> Command {
             tree = tree.subcommand(command.clone().bin_name(spoken));
         }
     }
-    for (name, about) in told() {
-        if tree.find_subcommand(name).is_none() {
-            tree = tree.subcommand(Command::new(name).about(about));
-        }
-    }
     tree
-}
-
-/// Whether the tree has more of a command than its name.
-fn known(command: &Command) -> bool {
-    command.has_subcommands() || command.get_arguments().next().is_some()
-}
-
-/// The commands that the table of contents names, with what it says of them.
-fn told() -> impl Iterator<Item = (&'static str, &'static str)> {
-    cmd::help::TEXT
-        .lines()
-        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
-        .filter_map(|line| line.trim().split_once("  "))
-        .map(|(name, about)| (name, about.trim()))
-        .filter(|(name, _)| !name.contains(' '))
-}
-
-/// What a command that reads its words elsewhere says of itself.
-fn own_help(name: &str) -> io::Result<String> {
-    let said = std::process::Command::new(std::env::current_exe()?)
-        .args([name, "--help"])
-        .output()?;
-    Ok(String::from_utf8_lossy(&said.stdout).into_owned())
 }
 
 fn write(folder: &Path) -> io::Result<()> {
@@ -110,11 +88,7 @@ fn write(folder: &Path) -> io::Result<()> {
     page::overview(&tree, &mut File::create(man.join("sjail.1"))?)?;
     for command in tree.get_subcommands() {
         let path = man.join(format!("sjail-{}.1", command.get_name()));
-        let mut file = File::create(path)?;
-        match known(command) {
-            true => page::of_command(command, &names, &mut file)?,
-            false => page::of_help(command, &own_help(command.get_name())?, &mut file)?,
-        }
+        page::of_command(command, &names, &mut File::create(path)?)?;
     }
     page::broker(
         &sjail_broker::cli::command(),
@@ -134,9 +108,40 @@ fn write(folder: &Path) -> io::Result<()> {
         (Shell::Fish, "sjail.fish"),
     ] {
         let mut out = File::create(completions.join(file))?;
-        clap_complete::generate(shell, &mut tree.clone(), "sjail", &mut out);
+        clap_complete::generate(shell, &mut hinted(tree.clone()), "sjail", &mut out);
     }
     reference(&tree, &mut File::create(folder.join("cli.md"))?)
+}
+
+/// The same with what can stand after an option, for shells: words of ours, paths, programs.
+fn hinted(tree: Command) -> Command {
+    let profiles = || Profile::all().iter().map(|profile| profile.name);
+    let words =
+        |arg: Arg, words: Vec<&'static str>| arg.value_parser(PossibleValuesParser::new(words));
+    let hint = |arg: Arg| match arg.get_id().as_str() {
+        "net" => words(arg, vec!["none", "filtered", "host"]),
+        "profile" => words(arg, profiles().collect()),
+        "language" => words(arg, Language::names().collect()),
+        "workspace" => arg.value_hint(ValueHint::DirPath),
+        "ro" | "rw" | "hide" | "path" => arg.value_hint(ValueHint::AnyPath),
+        "command" => arg.value_hint(ValueHint::CommandWithArguments),
+        _ => arg,
+    };
+    let names: Vec<String> = tree
+        .get_subcommands()
+        .map(|command| command.get_name().to_owned())
+        .collect();
+    names.into_iter().fold(tree, |tree, name| {
+        tree.mut_subcommand(name, |command| {
+            let named: Vec<Id> = command
+                .get_arguments()
+                .map(|argument| argument.get_id().clone())
+                .collect();
+            named
+                .into_iter()
+                .fold(command, |command, id| command.mut_arg(id, hint))
+        })
+    })
 }
 
 /// The text of the policy page, with what it does not yet speak of at its end.
@@ -156,15 +161,6 @@ fn reference(tree: &Command, out: &mut impl Write) -> io::Result<()> {
         cmd::help::TEXT
     )?;
     for command in tree.get_subcommands() {
-        if !known(command) {
-            let name = command.get_name();
-            writeln!(
-                out,
-                "\n## sjail {name}\n\n```text\n{}\n```",
-                own_help(name)?.trim_end()
-            )?;
-            continue;
-        }
         described(command, &format!("sjail {}", command.get_name()), 2, out)?;
     }
     Ok(())
@@ -195,7 +191,13 @@ mod tests {
     /// The tree has no command that the table of contents does not name.
     #[test]
     fn help_names_every_command_of_the_tree() {
-        let told: BTreeSet<&str> = told().map(|(name, _)| name).collect();
+        let told: BTreeSet<&str> = cmd::help::TEXT
+            .lines()
+            .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+            .filter_map(|line| line.trim().split_once("  "))
+            .map(|(name, _)| name)
+            .filter(|name| !name.contains(' '))
+            .collect();
         let tree = tree();
         let known: BTreeSet<&str> = tree.get_subcommands().map(Command::get_name).collect();
         assert_eq!(told, known);
@@ -225,10 +227,18 @@ mod tests {
         assert!(queue.contains("approve"), "{queue}");
         for shell in ["sjail.bash", "_sjail", "sjail.fish"] {
             let text = fs::read_to_string(folder.path().join("completions").join(shell)).unwrap();
-            assert!(
-                text.contains("require-approval") && text.contains("approve"),
-                "{shell}"
-            );
+            for word in [
+                "require-approval",
+                "approve",
+                "filtered",
+                "offline-build",
+                "javascript",
+                "half done",
+            ] {
+                // bash has no descriptions.
+                let told = text.contains(word) || shell == "sjail.bash" && word == "half done";
+                assert!(told, "{shell}: {word}");
+            }
         }
     }
 }

@@ -7,9 +7,15 @@ use clap_mangen::Man;
 
 use crate::cmd::help;
 
+/// What stands below each page.
+const SOURCE: &str = concat!("sjail ", env!("CARGO_PKG_VERSION"));
+
 /// `sjail(1)`: what there is, and where to read on.
 pub fn overview(tree: &Command, out: &mut impl Write) -> io::Result<()> {
-    let man = Man::new(tree.clone()).section("1").manual("sjail");
+    let man = Man::new(tree.clone())
+        .section("1")
+        .source(SOURCE)
+        .manual("sjail");
     man.render_title(out)?;
     man.render_name_section(out)?;
     writeln!(
@@ -19,7 +25,9 @@ pub fn overview(tree: &Command, out: &mut impl Write) -> io::Result<()> {
          \\fBsjail\\fR \\fICOMMAND\\fR \\fB\\-\\-help\\fR"
     )?;
     writeln!(out, ".SH DESCRIPTION\n.nf")?;
-    for line in help::TEXT.lines() {
+    // Its usage stands above.
+    let usage = |line: &&str| !line.starts_with("Usage:") && !line.starts_with("       ");
+    for line in help::TEXT.lines().filter(usage) {
         writeln!(out, "{}", literal(line))?;
     }
     writeln!(out, ".fi")?;
@@ -41,11 +49,14 @@ pub fn of_command(command: &Command, others: &[String], out: &mut impl Write) ->
     let page = command
         .clone()
         .disable_help_subcommand(true)
+        .disable_help_flag(true)
+        .disable_version_flag(true)
         .display_name(format!("sjail-{name}"))
         .bin_name(format!("sjail {name}"));
     let man = Man::new(page.clone())
         .title(format!("sjail-{name}"))
         .section("1")
+        .source(SOURCE)
         .manual("sjail");
     man.render_title(out)?;
     man.render_name_section(out)?;
@@ -70,29 +81,13 @@ pub fn of_command(command: &Command, others: &[String], out: &mut impl Write) ->
     )
 }
 
-/// A page from what a command says of itself.
-pub fn of_help(command: &Command, help: &str, out: &mut impl Write) -> io::Result<()> {
-    let name = literal(&format!("sjail-{}", command.get_name()));
-    let about = command
-        .get_about()
-        .map(ToString::to_string)
-        .unwrap_or_default();
-    writeln!(
-        out,
-        ".TH {name} 1\n.SH NAME\n{name} \\- {}",
-        literal(&about)
-    )?;
-    writeln!(out, ".SH DESCRIPTION\n.nf")?;
-    for line in help.lines() {
-        writeln!(out, "{}", literal(line))?;
-    }
-    writeln!(out, ".fi\n.SH SEE ALSO\nsjail(1)")
-}
-
 /// `sjail-broker(8)`.
 pub fn broker(command: &Command, out: &mut impl Write) -> io::Result<()> {
     let page = command.clone().disable_help_subcommand(true);
-    let man = Man::new(page.clone()).section("8").manual("sjail");
+    let man = Man::new(page.clone())
+        .section("8")
+        .source(SOURCE)
+        .manual("sjail");
     man.render_title(out)?;
     man.render_name_section(out)?;
     synopsis(&page, "sjail-broker", out)?;
@@ -141,9 +136,10 @@ fn verbs(command: &Command, name: &str, out: &mut impl Write) -> io::Result<()> 
         if let Some(about) = verb.get_long_about().or(verb.get_about()) {
             writeln!(out, ".PP\n{}", literal(&about.to_string()))?;
         }
+        let verb = verb.clone().disable_help_flag(true);
         let mut options = Vec::new();
         if verb.get_arguments().any(|argument| !argument.is_hide_set()) {
-            Man::new(verb.clone()).render_options_section(&mut options)?;
+            Man::new(verb).render_options_section(&mut options)?;
         }
         for line in String::from_utf8_lossy(&options).lines() {
             if !line.starts_with(".SH OPTIONS") {

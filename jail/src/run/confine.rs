@@ -170,7 +170,10 @@ pub(super) fn spawn_and_watch<'a>(
             limit: limit.unwrap_or(stdio::KEPT_BY_DEFAULT),
         }
     } else {
-        Output::Stream { limit }
+        Output::Stream {
+            limit,
+            recorded: args.record_output,
+        }
     };
     let (streams, held) = stdio::prepare(output).map_err(Error::Terminal)?;
     let mut mask = signals.mask_before();

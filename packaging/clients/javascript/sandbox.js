@@ -46,6 +46,7 @@ function later(words, input) {
 async function execute({ language, code, timeout = 30000, maxOutputSize = 1048576 }) {
   const words = ['code', `--language=${language}`, `--timeout=${timeout}ms`, `--max-output=${maxOutputSize}`, '-']
   try {
+    if (typeof code !== 'string') throw new Error('`code` is missing')
     return await later(words, code)
   } catch (error) {
     return { success: false, output: '', stderr: '', exitCode: 125, executionTime: 0, error: error.message }

@@ -62,7 +62,7 @@ impl Overview {
     }
 
     /// For people.
-    pub(super) fn human(&self, sessions: &[Registered]) -> String {
+    pub(super) fn human(&self, sessions: &[Registered], asked: Option<&str>) -> String {
         let mut text = format!(
             "\nsandbox mode:     {}\nsandbox scope:    {}\nworkspace access: {}\n",
             self.mode.name(),
@@ -77,6 +77,14 @@ impl Overview {
                     let name = inert(one.session.as_bytes());
                     let by = inert(one.by.as_bytes());
                     text.push_str(&format!("session \"{name}\" -> host (main, by {by})\n"));
+                }
+                let is_main = |name: &str| {
+                    let mut all = sessions.iter();
+                    all.any(|one| one.role == "main" && one.session == name)
+                };
+                if let Some(name) = asked.filter(|name| !is_main(name)) {
+                    let name = inert(name.as_bytes());
+                    text.push_str(&format!("session \"{name}\" -> jail\n"));
                 }
                 text.push_str("every other session -> jail\n");
             }
@@ -140,9 +148,10 @@ mod tests {
             by: "ann".to_owned(),
         };
         assert_eq!(
-            Overview::of(&policy).human(&[main]),
+            Overview::of(&policy).human(&[main], Some("agent:main:telegram:group:-100123")),
             "\nsandbox mode:     non-main\nsandbox scope:    run\nworkspace access: none\n\
-             session \"agent:main:main\" -> host (main, by ann)\nevery other session -> jail\n\
+             session \"agent:main:main\" -> host (main, by ann)\n\
+             session \"agent:main:telegram:group:-100123\" -> jail\nevery other session -> jail\n\
              elevated patterns:\n  git push * -> host, with approval\n\
              tool policy:\n  profile: coding\n  denied: group:automation, canvas\n  \
              tools: read, write, edit, exec\n  not offered by sjail: browser, nodes\n"

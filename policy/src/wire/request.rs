@@ -32,6 +32,9 @@ pub const OFFER: &str = "io.sjail.Broker.Offer";
 /// Hand in what came of that.
 pub const DELIVER: &str = "io.sjail.Broker.Deliver";
 
+/// Tell that a tool of an agent was refused before anything ran.
+pub const REFUSED: &str = "io.sjail.Broker.Refused";
+
 /// No request of the caller has this id.
 pub const ERROR_UNKNOWN_ID: &str = "io.sjail.Broker.UnknownId";
 /// Too much at once from this peer, or too many requests waiting.
@@ -284,6 +287,9 @@ pub struct Run {
     /// What the policy files have to say to the caller.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<String>,
+    /// So many bytes of the output are recorded, where it is kept at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded_output: Option<u64>,
 }
 
 /// A preview that was shown to whoever said yes.
@@ -456,10 +462,10 @@ pub struct Outcome {
     pub output_tail: Option<ByteString>,
 }
 
-/// The reply to [`OUTCOME`].
+/// The reply to [`OUTCOME`] and [`REFUSED`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recorded {
-    /// The number of the outcome record.
+    /// The number of the record.
     pub seq: u64,
 }
 
@@ -529,6 +535,27 @@ pub struct Group {
 pub struct Grouped {
     /// systemd's name for it.
     pub unit: String,
+}
+
+/// Parameters of [`REFUSED`]: what a tool of an agent was kept from. It ran nothing, so
+/// nobody else would tell the log. The reply is a [`Recorded`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Refused {
+    /// The agent's name: a claim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// The session's name: a claim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// Where the agent is, absolute.
+    pub cwd: ByteString,
+    /// The tool as the agent names it.
+    pub tool: String,
+    /// What it was to do: `read /home/ann/.ssh/id_rsa`.
+    pub act: String,
+    /// The rule that says no.
+    pub rule: String,
 }
 
 /// Parameters of [`ATTACH`].

@@ -1,5 +1,6 @@
 //! How it goes on after a yes, and that whoever says what would happen says what happens:
-//! secure-sandbox 84-99 (execute, queue), 126-151 and 226-241 (the tools), and the hooks.
+//! secure-sandbox 84-99, 126-151, 226-241 (page 65-77, 94-108, 156-170): execute, queue, the tools;
+//! and the hooks.
 
 use std::fs;
 use std::path::Path;
@@ -231,7 +232,7 @@ fn an_approval_is_not_used_by_its_name_in_a_hook(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-/// secure-sandbox 84-95, 236-237: an approved command executes.
+/// secure-sandbox 84-95, 236-237 (page 65-74, 165-166): an approved command executes.
 fn sandbox_exec_goes_on_after_a_yes(scene: &Scene) -> Verdict {
     let desk = Desk::at(scene);
     desk.needs_no_terminal()?;
@@ -255,7 +256,7 @@ fn sandbox_exec_goes_on_after_a_yes(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-/// secure-sandbox 226-241: the same by the tool, whose answer says how it goes on. The server
+/// secure-sandbox 226-241 (page 156-170): the same by the tool, whose answer says how it goes on. The server
 /// runs in a terminal of its own, as a client's would.
 fn a_tool_goes_on_after_a_yes(scene: &Scene) -> Verdict {
     let desk = Desk::at(scene);
@@ -316,7 +317,7 @@ fn a_tool_goes_on_after_a_yes(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-/// secure-sandbox 73-83, 109-125: a listed command is judged as it would run, also once the
+/// secure-sandbox 73-83, 109-125 (page 58-65, 84-94): a listed command is judged as it would run, also once the
 /// broker has ended.
 fn whoever_says_what_would_happen_knows_the_allow_list(scene: &Scene) -> Verdict {
     let desk = Desk::at(scene);
@@ -376,7 +377,7 @@ fn last_intent(desk: &Desk<'_>) -> Verdict<Value> {
     Ok(found.cloned().unwrap_or_default())
 }
 
-/// secure-sandbox 9, 33-34: the log holds what ran, and the words `bash -s` do not say that.
+/// secure-sandbox 9, 33-34 (page 3, 25-26): the log holds what ran, and the words `bash -s` do not say that.
 fn a_program_text_is_recorded(scene: &Scene) -> Verdict {
     let desk = Desk::at(scene);
     let code = |text: &str| -> Verdict<Value> {

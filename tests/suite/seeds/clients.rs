@@ -176,7 +176,7 @@ print("none", sandbox.validate_command("ls"))
     Ok(())
 }
 
-/// code-sandbox 45-123: Sandbox.execute.
+/// code-sandbox 36-123: Sandbox.execute, from one file and nothing else.
 fn the_javascript_client_asks_sjail(scene: &Scene) -> Verdict {
     let _desk = Desk::at(scene);
     node(
@@ -210,18 +210,20 @@ const Sandbox = require('./sandbox');
   console.log(cut.output.endsWith('[Output truncated at 1000]'));
   const unknown = await Sandbox.execute({ language: 'cobol', code: '' });
   console.log(unknown.success, unknown.error.includes('python, javascript, bash'));
+  const nothing = await Sandbox.execute({ language: 'bash' });
+  console.log(nothing.success, nothing.error);
 })();
 "#,
     )?
     .succeeds()?
     .stdout_is(
-        "true 42 \"\" 0 number null\nHello from Bash\nError: oops\ntrue\nfalse true\n",
+        "true 42 \"\" 0 number null\nHello from Bash\nError: oops\ntrue\nfalse true\nfalse `code` is missing\n",
     )?;
     Ok(())
 }
 
-/// secure-sandbox 118-177, 206-241, 266-271: the functions and the workflow, as they are
-/// written there: without waiting, by name or by place.
+/// secure-sandbox 118-177, 206-241, 266-271 (page 91-119, 137-170, 193-196): the functions and the
+/// workflow, as they are written there: without waiting, by name or by place.
 fn the_javascript_workflow_runs(scene: &Scene) -> Verdict {
     let _desk = Desk::at(scene);
     scene.file("node_modules/x", "kept")?;

@@ -25,6 +25,9 @@ pub fn tests() -> Vec<Test> {
         code_has_one_processor_and_cannot_take_more,
         code_ends_with_whoever_asked,
         raw_streams,
+        the_usual_bounds_are_those_of_the_document,
+        every_language_answers_in_one_shape,
+        trouble_is_named,
     ]
 }
 
@@ -121,6 +124,69 @@ fn bash_runs_in_its_temporary_folder(scene: &Scene) -> Verdict {
     let output = got["output"].as_str().unwrap_or_default();
     assert!(output.ends_with("\nPWD: /tmp\nx"), "{got}");
     assert!(!std::path::Path::new("/tmp/here").exists());
+    Ok(())
+}
+
+/// code-sandbox 17-18, 107-111, 232: the bounds when nobody says any.
+fn the_usual_bounds_are_those_of_the_document(scene: &Scene) -> Verdict {
+    let help = scene.sjail(["code", "--help"]).output()?;
+    for (option, bound) in [
+        ("--timeout <TIME>", "[default: 30s]"),
+        ("--max-output <SIZE>", "[default: 1M]"),
+        ("--memory <SIZE>", "[default: 512M]"),
+    ] {
+        let mut lines = help.stdout.lines();
+        let line = lines.find(|line| line.contains(option));
+        assert!(line.is_some_and(|line| line.ends_with(bound)), "{help}");
+    }
+    Ok(())
+}
+
+/// code-sandbox 3, 7, 14, 103-123, 221-236: one way in and one shape of answer for all three.
+fn every_language_answers_in_one_shape(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
+    let all = [
+        ("bash", "echo 42; echo said >&2"),
+        (
+            "python",
+            "import sys\nprint(42)\nprint('said', file=sys.stderr)",
+        ),
+        ("javascript", "console.error('said'); 40 + 2"),
+    ];
+    for (language, text) in texts(scene, all) {
+        let got = result(scene, language, text, &["--timeout", "60s"])?;
+        let time = got["executionTime"].as_u64();
+        assert!(time.is_some_and(|time| time < 60_000), "{got}");
+        let mut rest = got.clone();
+        if let Some(fields) = rest.as_object_mut() {
+            fields.remove("executionTime");
+        }
+        let expected = json!({
+            "success": true, "output": "42", "stderr": "said\n", "exitCode": 0, "error": null,
+            "truncated": false,
+        });
+        assert_eq!(rest, expected, "{language}");
+    }
+    Ok(())
+}
+
+/// code-sandbox 254-259: what went wrong is in the answer, in words that can be looked up.
+fn trouble_is_named(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
+    let words = ["--timeout", "60s"];
+    for (text, said) in [
+        ("echo x > /usr/made", "/usr/made: Read-only file system"),
+        ("cat /etc/shadow", "/etc/shadow: "),
+        ("no-such-program", "no-such-program: command not found"),
+    ] {
+        let got = result(scene, "bash", text, &words)?;
+        let error = got["error"].as_str().unwrap_or_default();
+        assert!(error.contains(said), "{text}: {got}");
+        assert_eq!(got["success"], false, "{text}: {got}");
+    }
+    // Its own folder is writable, whoever it is.
+    let got = result(scene, "bash", "echo x > /tmp/made && cat /tmp/made", &words)?;
+    assert_eq!(got["output"], "x", "{got}");
     Ok(())
 }
 

@@ -33,6 +33,7 @@ pub fn tests() -> Vec<Test> {
         a_tool_that_is_taken_away_is_refused,
         hostile_questions_are_a_no,
         what_a_hook_refuses_is_recorded,
+        files_and_tools_that_a_hook_refuses_are_recorded,
     ]
 }
 
@@ -381,7 +382,7 @@ fn a_tool_that_is_taken_away_is_refused(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-/// secure-sandbox 9, 22-24: what an agent was refused is in the log, with an alert; so is what
+/// secure-sandbox 9, 22-24 (page 3, 14-16): what an agent was refused is in the log, with an alert; so is what
 /// it ran. The canary is not.
 fn what_a_hook_refuses_is_recorded(scene: &Scene) -> Verdict {
     let desk = Desk::at(scene);
@@ -412,6 +413,67 @@ fn what_a_hook_refuses_is_recorded(scene: &Scene) -> Verdict {
     let words = ["audit", "log", "--events", "--last", "100", "--json"];
     let events = desk.sjail(words)?.json()?.to_string();
     assert!(events.contains("\"alert\":\"blocked\""), "{events}");
+    Ok(())
+}
+
+/// secure-sandbox 9, 22-24 (page 3, 14-16), ac-security-sandbox 155-160: a file or a tool that
+/// was refused is in the log as well, with its rule and an alert; one that was allowed is not.
+fn files_and_tools_that_a_hook_refuses_are_recorded(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    scene.home_file(
+        ".config/sjail/policy.toml",
+        "[filesystem]\ndeny = [\"~/keys/**\"]\n[tools]\ndeny = [\"web_fetch\"]\n",
+    )?;
+    let key = scene.home_file("keys/one", "")?.display().to_string();
+    let read = json!({ "file_path": key, "filePath": key });
+    let question = |agent: &str, tool: &str, input: &Value| match agent {
+        "cursor" => json!({
+            "hook_event_name": "beforeReadFile", "cwd": scene.workspace(),
+            "conversation_id": "s", "file_path": key,
+        }),
+        "opencode" => json!({
+            "tool": "read", "cwd": scene.workspace(), "sessionID": "s", "args": input,
+        }),
+        _ => json!({
+            "hook_event_name": "PreToolUse", "cwd": scene.workspace(), "session_id": "s",
+            "tool_name": tool, "tool_input": input,
+        }),
+    };
+    for agent in AGENTS {
+        let asked = ask(scene, agent, &question(agent, "Read", &read))?;
+        asked.stdout_has("filesystem.deny")?;
+        let record = desk.log()?.last().cloned().unwrap_or_default();
+        for (field, value) in [
+            ("command", json!(format!("read {key}"))),
+            ("status", json!("blocked")),
+            ("agent", json!(agent)),
+            ("session", json!("s")),
+        ] {
+            assert_eq!(record[field], value, "{agent}: {record}");
+        }
+        let rule = record["rule"].as_str().unwrap_or_default();
+        assert!(rule.contains("filesystem.deny"), "{record}");
+    }
+    let fetch = json!({ "url": "https://example.org" });
+    ask(scene, "codex", &question("codex", "WebFetch", &fetch))?.stdout_has("deny")?;
+    let log = desk.log()?;
+    assert_eq!(
+        log.last().map(|record| &record["command"]),
+        Some(&json!("use WebFetch"))
+    );
+    // What is allowed runs nothing, and says nothing.
+    let own = json!({ "file_path": scene.file("a.txt", "")? });
+    answer(scene, "claude-code", &question("claude-code", "Read", &own))?;
+    assert_eq!(desk.log()?.len(), log.len());
+    let words = ["audit", "log", "--events", "--last", "100", "--json"];
+    let events = desk.sjail(words)?.json()?.to_string();
+    assert_eq!(
+        events.matches("\"alert\":\"blocked\"").count(),
+        AGENTS.len() + 1
+    );
+    desk.sjail(["audit", "export", "--format", "decisions"])?
+        .stdout_has(&format!("\"action\":\"BLOCK\",\"command\":\"read {key}\""))?;
+    desk.sjail(["audit", "verify"])?.succeeds()?;
     Ok(())
 }
 

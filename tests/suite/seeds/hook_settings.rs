@@ -37,6 +37,10 @@ fn settings_are_changed_and_changed_back(scene: &Scene) -> Verdict {
         .stdout_has("+ ")?;
     let installed = fs::read_to_string(&file)?;
     assert!(installed.contains(" hook claude-code || "), "{installed}");
+    // One that takes too long, or cannot be started, is a no there as well.
+    let parsed: Value = serde_json::from_str(&installed)?;
+    let ours = &parsed["hooks"]["PreToolUse"][1]["hooks"][0];
+    assert_eq!(ours["onFailure"], "block", "{installed}");
     let kept = scene.home().join(".claude/settings.json.before-sjail");
     assert_eq!(fs::read_to_string(&kept)?, before);
     // Keys may stand in there: what is kept is as private as it was.

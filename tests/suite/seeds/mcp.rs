@@ -158,7 +158,7 @@ const FOR_OPERATORS: [&str; 4] = [
     "sandbox_allowlist_remove",
 ];
 
-/// secure-sandbox 118-177: the tools, their parameters.
+/// secure-sandbox 118-177 (page 91-119): the tools, their parameters.
 fn the_greeting_and_the_tools(scene: &Scene) -> Verdict {
     let _desk = Desk::at(scene);
     let mut client = Client::greet(scene, &[])?;
@@ -237,7 +237,7 @@ fn a_denied_tool_is_not_there(scene: &Scene) -> Verdict {
     client.leave()
 }
 
-/// secure-sandbox 126-137, 152-164, 226-241: the workflow.
+/// secure-sandbox 126-137, 152-164, 226-241 (page 94-100, 108-115, 156-170): the workflow.
 fn commands_run_and_wait_for_a_person(scene: &Scene) -> Verdict {
     let desk = Desk::at(scene);
     let mut client = Client::greet(scene, &[])?;
@@ -294,7 +294,7 @@ fn commands_run_and_wait_for_a_person(scene: &Scene) -> Verdict {
     client.leave()
 }
 
-/// secure-sandbox 138-151, 165-177: approve, reject, the allow list.
+/// secure-sandbox 138-151, 165-177 (page 100-108, 115-119): approve, reject, the allow list.
 fn the_operator_answers_what_others_ask(scene: &Scene) -> Verdict {
     let desk = Desk::at(scene);
     let mut operator = Client::greet(scene, &["--operator"])?;

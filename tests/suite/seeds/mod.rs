@@ -1,6 +1,8 @@
 //! The interfaces that agents and their owners already know, spoken word for word: each
 //! test is named for what it promises, with the document and the lines that promise it:
-//! `secure-sandbox`, `ac-security-sandbox`, `sandboxing` (OpenClaw's), `code-sandbox`.
+//! `secure-sandbox` (and its page in a registry, the same text in other lines),
+//! `ac-security-sandbox`, `sandboxing` (OpenClaw's), `code-sandbox`. What they promise in
+//! milliseconds is measured by `tests/bench/promises`.
 
 pub mod agent;
 mod approved;

@@ -99,7 +99,7 @@ fn the_mode_says_which_sessions_are_jailed(scene: &Scene) -> Verdict {
         .sjail(["run", "--no-wait", "-c", "rm -rf x"])
         .output()?
         .exits(75)?;
-    // secure-sandbox 249: more rights are asked for, where there are any to be had.
+    // secure-sandbox 249 (page 177): more rights are asked for, where there are any to be had.
     scene
         .sjail(["run", "--no-wait", "-c", "sudo ls"])
         .output()?
@@ -201,7 +201,7 @@ fn elevated_commands_are_asked_about_and_run_on_the_host(scene: &Scene) -> Verdi
     Ok(())
 }
 
-/// secure-sandbox 22-24, 250: blocked with an alert; suspicious use of the network too.
+/// secure-sandbox 22-24, 250 (page 14-16, 178): blocked with an alert; suspicious use of the network too.
 fn alerts_are_records_of_their_own(scene: &Scene) -> Verdict {
     let desk = Desk::at(scene);
     scene

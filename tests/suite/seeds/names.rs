@@ -22,6 +22,8 @@ pub fn tests() -> Vec<Test> {
         the_allow_list_is_kept,
         the_log_cannot_be_changed,
         packages_without_a_version_are_flagged,
+        the_log_has_the_output,
+        several_agents_share_one_sandbox,
     ]
 }
 
@@ -29,7 +31,7 @@ fn call<const N: usize>(scene: &Scene, name: &str, words: [&str; N]) -> Verdict<
     link(scene, name, words)?.output()
 }
 
-/// secure-sandbox 73-83: the answer of sandbox-check.
+/// secure-sandbox 73-83 (page 58-65): the answer of sandbox-check.
 fn check_answers_in_the_known_shape(scene: &Scene) -> Verdict {
     let output = call(scene, "sandbox-check", ["rm -rf /tmp/*"])?;
     output.exits(75)?;
@@ -54,7 +56,7 @@ fn check_answers_in_the_known_shape(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-/// secure-sandbox 178-194 and 244-250: levels, and threats as far as a command line shows them.
+/// secure-sandbox 178-194 and 244-250 (page 119-125, 172-178): levels, and threats as far as a command line shows them.
 fn every_threat_has_its_rule(scene: &Scene) -> Verdict {
     for (line, risk, action) in [
         ("ls", "safe", "execute"),
@@ -100,7 +102,7 @@ fn every_threat_has_its_rule(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-/// secure-sandbox 6-8, 16-25, 84-86, 126-134: execute, queue, timeout, variables.
+/// secure-sandbox 6-8, 16-25, 84-86, 126-134 (page 3, 8-17, 65-67, 94-100): execute, queue, timeout, variables.
 fn exec_runs_what_is_harmless_and_queues_what_is_not(scene: &Scene) -> Verdict {
     let _desk = Desk::at(scene);
     call(scene, "sandbox-exec", ["echo one; echo two"])?
@@ -123,7 +125,7 @@ fn exec_runs_what_is_harmless_and_queues_what_is_not(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-/// secure-sandbox 85-86: an install runs with the checks, and is flagged.
+/// secure-sandbox 85-86 (page 66-67): an install runs with the checks, and is flagged.
 fn exec_installs_with_checks(scene: &Scene) -> Verdict {
     scene.needs(&["npm"])?;
     let desk = Desk::at(scene);
@@ -144,7 +146,7 @@ fn exec_installs_with_checks(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-/// secure-sandbox 10, 89-90: --dry-run shows what would happen, and nothing has.
+/// secure-sandbox 10, 89-90 (page 3, 69-70): --dry-run shows what would happen, and nothing has.
 fn exec_previews(scene: &Scene) -> Verdict {
     let _desk = Desk::at(scene);
     scene.file("node_modules/a/x", "kept")?;
@@ -167,7 +169,7 @@ fn exec_previews(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-/// secure-sandbox 87-88: --require-approval.
+/// secure-sandbox 87-88 (page 67-68): --require-approval.
 fn exec_forces_an_approval(scene: &Scene) -> Verdict {
     let desk = Desk::at(scene);
     let words = ["--require-approval", "--no-wait", "--json"];
@@ -183,7 +185,7 @@ fn exec_forces_an_approval(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-/// secure-sandbox 251-255: the configuration is the owner's.
+/// secure-sandbox 251-255 (page 179-183): the configuration is the owner's.
 fn exec_takes_no_isolation_flags(scene: &Scene) -> Verdict {
     for flag in ["--net=host", "--rw=/", "--no-broker", "--allow-degraded"] {
         call(scene, "sandbox-exec", [flag, "ls"])?
@@ -193,7 +195,7 @@ fn exec_takes_no_isolation_flags(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-/// secure-sandbox 91-99, 138-151: the queue; who answered, with notes.
+/// secure-sandbox 91-99, 138-151 (page 70-77, 100-108): the queue; who answered, with notes.
 fn the_queue_is_listed_answered_and_cleared(scene: &Scene) -> Verdict {
     let desk = Desk::at(scene);
     let first = desk.ask("rm -rf first")?;
@@ -244,7 +246,7 @@ fn the_queue_is_listed_answered_and_cleared(scene: &Scene) -> Verdict {
     })
 }
 
-/// secure-sandbox 100-108, 152-164: the log, its export, its counts.
+/// secure-sandbox 100-108, 152-164 (page 77-84, 108-115): the log, its export, its counts.
 fn the_log_is_read_exported_and_counted(scene: &Scene) -> Verdict {
     let _desk = Desk::at(scene);
     let words = ["--no-wait", "--require-approval", "echo hello"];
@@ -284,7 +286,7 @@ fn the_log_is_read_exported_and_counted(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-/// secure-sandbox 109-117, 165-177: the allow list.
+/// secure-sandbox 109-117, 165-177 (page 84-91, 115-119): the allow list.
 fn the_allow_list_is_kept(scene: &Scene) -> Verdict {
     let _desk = Desk::at(scene);
     let name = "sandbox-allowlist";
@@ -305,7 +307,7 @@ fn the_allow_list_is_kept(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-/// secure-sandbox 34, 255: who, what, how it ended; nobody changes it unseen.
+/// secure-sandbox 34, 255 (page 26, 183): who, what, how it ended; nobody changes it unseen.
 fn the_log_cannot_be_changed(scene: &Scene) -> Verdict {
     scene.needs(&["python3"])?;
     let desk = Desk::at(scene);
@@ -347,7 +349,7 @@ fn the_log_cannot_be_changed(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-/// secure-sandbox 248: installs of what nobody has pinned or knows are flagged.
+/// secure-sandbox 248 (page 176): installs of what nobody has pinned or knows are flagged.
 fn packages_without_a_version_are_flagged(scene: &Scene) -> Verdict {
     for (line, flagged) in [
         ("npm install express", true),
@@ -363,6 +365,81 @@ fn packages_without_a_version_are_flagged(scene: &Scene) -> Verdict {
         let answer = call(scene, "sandbox-check", [line])?.json()?;
         let reasons = answer["risk_reasons"].as_array().map_or(0, Vec::len);
         assert_eq!(reasons > 0, flagged, "{line}: {answer}");
+    }
+    Ok(())
+}
+
+/// secure-sandbox 33-34 (page 25-26): the log's columns: time, command, user, status, output, risk.
+/// As much of the output as the policy says, its beginning and its end.
+fn the_log_has_the_output(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    let line = "echo first; echo second >&2";
+    call(scene, "sandbox-exec", [line])?
+        .succeeds()?
+        .stdout_is("first\n")?
+        .stderr_has("second")?;
+    let log = call(scene, "sandbox-audit", ["log", "--last", "1", "--json"])?.json()?;
+    let record = &log[0];
+    for (field, value) in [
+        ("command", json!(line)),
+        ("status", json!("executed")),
+        ("output", json!("first\nsecond\n")),
+        ("risk_level", json!("safe")),
+    ] {
+        assert_eq!(record[field], value, "{record}");
+    }
+    assert!(record["timestamp"].is_string() && record["user"].is_string());
+    let long = "echo begin; head -c 9000000 /dev/zero | tr '\\0' x; echo; echo end";
+    let passed_on = call(scene, "sandbox-exec", [long])?;
+    assert_eq!(passed_on.stdout.len(), 9_000_011);
+    let output = |desk: &Desk| -> Verdict<(String, String)> {
+        let log = desk.log()?;
+        let id = log.last().map(|record| record["id"].clone());
+        let id = id.as_ref().and_then(Value::as_str).unwrap_or_default();
+        let shown = desk.sjail(["audit", "show", id, "--json"])?.json()?;
+        let end = shown.as_array().and_then(|all| all.last()).cloned();
+        let end = end.unwrap_or_default();
+        let text = |name: &str| end[name].as_str().unwrap_or_default().to_owned();
+        Ok((text("output_head"), text("output_tail")))
+    };
+    let (head, tail) = output(&desk)?;
+    assert!(head.starts_with("begin\nxx") && tail.ends_with("xx\nend\n"));
+    assert_eq!(head.len() + tail.len(), 64 << 10);
+    scene.home_file(".config/sjail/policy.toml", "[audit]\noutput = \"10\"\n")?;
+    call(scene, "sandbox-exec", ["echo 0123456789abcdef"])?.succeeds()?;
+    assert_eq!(output(&desk)?, ("01234".to_owned(), "cdef\n".to_owned()));
+    // A run that only passes its output on has none in the log.
+    desk.sjail(["run", "--", "echo", "unseen"])?.succeeds()?;
+    assert_eq!(output(&desk)?, (String::new(), String::new()));
+    Ok(())
+}
+
+/// secure-sandbox 256-265, 306-308 (page 184-193): several agents hand their work over at once;
+/// each of them is told apart.
+fn several_agents_share_one_sandbox(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    let start = |agent: &str, line: &str| {
+        let agent = format!("--agent={agent}");
+        let words = ["run", "--no-wait", "--json", &agent, "-c", line];
+        scene.sjail(words).start()
+    };
+    let scan = start("security-checker", "echo scan for vulnerabilities")?;
+    let clean = start("sandbox", "rm -rf build")?;
+    let (scan, clean) = (scan.finish()?.json()?, clean.finish()?.json()?);
+    assert_eq!(scan["status"], "completed", "{scan}");
+    assert_eq!(clean["status"], "pending", "{clean}");
+    let log = desk.log()?;
+    for (agent, status) in [("security-checker", "executed"), ("sandbox", "pending")] {
+        let command = match agent {
+            "sandbox" => "rm -rf build",
+            _ => "echo scan for vulnerabilities",
+        };
+        let mut own = log.iter().filter(|record| record["agent"] == agent);
+        assert!(
+            own.clone().all(|record| record["command"] == command),
+            "{log:?}"
+        );
+        assert!(own.any(|record| record["status"] == status), "{log:?}");
     }
     Ok(())
 }

@@ -52,7 +52,7 @@ fn client(scene: &Scene, plan: &str) -> Verdict<Call> {
     Ok(scene.host(&words[0]).args(&words[1..]))
 }
 
-/// secure-sandbox 118-177: the tools with the documents' parameters.
+/// secure-sandbox 118-177 (page 91-119): the tools with the documents' parameters.
 fn official_client_is_greeted(scene: &Scene) -> Verdict {
     let _desk = Desk::at(scene);
     client(scene, "greeting")?.output()?.succeeds()?.stdout_is(
@@ -71,7 +71,7 @@ fn official_client_is_greeted(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-/// secure-sandbox 118-177: every tool that an agent has.
+/// secure-sandbox 118-177 (page 91-119): every tool that an agent has.
 fn official_client_uses_every_tool(scene: &Scene) -> Verdict {
     let _desk = Desk::at(scene);
     client(scene, "tools")?.output()?.succeeds()?.stdout_is(
@@ -88,7 +88,7 @@ fn official_client_uses_every_tool(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-/// secure-sandbox 28-29, 135-151: what waits goes on once somebody else has said so.
+/// secure-sandbox 28-29, 135-151 (page 20-21, 100-108): what waits goes on once somebody else has said so.
 fn official_client_waits_for_a_person(scene: &Scene) -> Verdict {
     let desk = Desk::at(scene);
     desk.needs_no_terminal()?;
@@ -152,7 +152,7 @@ fn official_client_sends_nonsense(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-/// secure-sandbox 138-151, 165-177: approve, reject and the allow list, for the owner.
+/// secure-sandbox 138-151, 165-177 (page 100-108, 115-119): approve, reject and the allow list, for the owner.
 fn official_client_as_operator(scene: &Scene) -> Verdict {
     let desk = Desk::at(scene);
     let first = desk.ask("rm -rf first")?;

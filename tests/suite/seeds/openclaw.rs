@@ -18,6 +18,10 @@ pub fn tests() -> Vec<Test> {
         a_remote_server,
         explained_as_the_guide_explains,
         elevated_commands_are_asked_about_or_not,
+        without_a_sandbox_nothing_has_to_leave_it,
+        the_three_controls_do_not_depend_on_each_other,
+        every_key_of_the_summary_is_taken_over,
+        the_exercise_of_the_guide,
     ]
 }
 
@@ -399,6 +403,11 @@ fn explained_as_the_guide_explains(scene: &Scene) -> Verdict {
     ] {
         explained.stdout_has(part)?;
     }
+    // One session among the others, by its name.
+    scene
+        .sjail(["explain", "--session", "agent:main:telegram:group:-100123"])
+        .output()?
+        .stdout_has("session \"agent:main:telegram:group:-100123\" -> jail\n")?;
     Ok(())
 }
 
@@ -433,5 +442,167 @@ fn elevated_commands_are_asked_about_or_not(scene: &Scene) -> Verdict {
     // Exec only: the path policy of other tools stays.
     let words = ["check", "--path", &secret, "--op", "read"];
     assert_ne!(desk.sjail(words)?.code(), Some(0));
+    Ok(())
+}
+
+/// sandboxing 198-209: not sandboxed, it runs on the host; elevated patterns are for those who are.
+fn without_a_sandbox_nothing_has_to_leave_it(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    let elevated = |mode: &str| {
+        let config = json!({
+            "agents": { "defaults": { "sandbox": { "mode": mode } } },
+            "tools": { "elevated": { "enabled": true, "patterns": ["cat *"], "requireApproval": true } },
+        });
+        taken_over(scene, &config.to_string())
+    };
+    let secret = scene.home_file("secret", "seen\n")?.display().to_string();
+    let line = format!("cat {secret}");
+    elevated("off")?;
+    desk.sjail(["run", "--no-wait", "-c", &line])?
+        .stdout_is("seen\n")?;
+    let checked = desk.sjail(["check", "--json", &line])?.json()?;
+    assert_eq!(
+        (&checked["suggested_action"], &checked["place"]),
+        (&json!("execute"), &json!("host")),
+        "{checked}"
+    );
+    elevated("non-main")?;
+    desk.sjail(["session", "register", "main"])?.succeeds()?;
+    let words = |session| ["run", "--no-wait", "--session", session, "-c", &line];
+    desk.sjail(words("main"))?.stdout_is("seen\n")?;
+    // What is dangerous is asked about there, too.
+    let words_of = [
+        "run",
+        "--no-wait",
+        "--session",
+        "main",
+        "--",
+        "rm",
+        "-rf",
+        "x",
+    ];
+    desk.sjail(words_of)?.exits(75)?;
+    // The control: another session is sandboxed, so somebody is asked.
+    desk.sjail(words("other"))?.exits(75)?.stdout_is("")?;
+    Ok(())
+}
+
+/// sandboxing 3, 22-32, 341-349: where, which and when are three settings.
+fn the_three_controls_do_not_depend_on_each_other(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    let secret = scene.home_file("secret", "seen\n")?.display().to_string();
+    let line = format!("cat {secret}");
+    for (mode, profile, elevated, tool, runs_on_the_host) in [
+        // Sandbox on and few tools; off and all of them; on with a way out.
+        ("all", "minimal", Value::Null, false, false),
+        ("off", "full", Value::Null, true, true),
+        (
+            "all",
+            "full",
+            json!({ "enabled": true, "patterns": ["cat *"], "requireApproval": false }),
+            true,
+            true,
+        ),
+        ("off", "minimal", Value::Null, false, true),
+    ] {
+        let mut config = json!({
+            "agents": { "defaults": { "sandbox": { "mode": mode } } },
+            "tools": { "profile": profile },
+        });
+        if !elevated.is_null() {
+            config["tools"]["elevated"] = elevated;
+        }
+        taken_over(scene, &config.to_string())?;
+        let has = tools(scene)?
+            .as_array()
+            .is_some_and(|all| all.contains(&json!("exec")));
+        assert_eq!(has, tool, "{config}");
+        let run = desk.sjail(["run", "--no-wait", "-c", &line])?;
+        assert_eq!(
+            run.stdout.contains("seen"),
+            runs_on_the_host,
+            "{config}: {run}"
+        );
+    }
+    Ok(())
+}
+
+/// sandboxing 361-370: each of the keys is one that holds.
+fn every_key_of_the_summary_is_taken_over(scene: &Scene) -> Verdict {
+    let data = scene.outside().join("data");
+    std::fs::create_dir_all(&data)?;
+    let config = json!({
+        "agents": { "defaults": { "sandbox": {
+            "mode": "non-main", "scope": "agent", "workspace": "ro",
+            "binds": [format!("{}:/data:ro", data.display())],
+        } } },
+        "tools": {
+            "profile": "messaging", "deny": ["message"],
+            "elevated": { "enabled": true, "patterns": ["git push *"], "requireApproval": false },
+        },
+    });
+    taken_over(scene, &config.to_string())?;
+    let explained = scene.sjail(["explain", "--json"]).output()?.json()?;
+    let values = explained["values"].as_array().cloned().unwrap_or_default();
+    for (key, expected) in [
+        ("sandbox.mode", "non-main"),
+        ("sandbox.scope", "agent"),
+        ("sandbox.workspace", "ro"),
+        ("filesystem.binds", ":/data:ro"),
+        ("tools.profile", "messaging"),
+        ("tools.deny", "message"),
+        ("elevated.enabled", "true"),
+        ("elevated.patterns", "git push *"),
+        ("elevated.require_approval", "false"),
+    ] {
+        let found = values.iter().find(|row| row["key"] == key);
+        let text = found.map(ToString::to_string).unwrap_or_default();
+        assert!(text.contains(expected), "{key}: {text}");
+        assert!(text.contains("policy.toml"), "{key}: {text}");
+    }
+    Ok(())
+}
+
+/// sandboxing 374-378: the guide's exercise, step by step.
+fn the_exercise_of_the_guide(scene: &Scene) -> Verdict {
+    scene.needs(&["git"])?;
+    let desk = Desk::at(scene);
+    let config = |mode: &str, profile: &str, patterns: Value| {
+        let config = json!({
+            "agents": { "defaults": { "sandbox": { "mode": mode } } },
+            "tools": { "profile": profile, "elevated": { "enabled": true, "patterns": patterns } },
+        });
+        taken_over(scene, &config.to_string())
+    };
+    // 1. and 2.: the policy in force, off and then not for the main session.
+    config("off", "full", json!([]))?;
+    desk.sjail(["explain"])?
+        .stdout_has("every session -> host (mode off)")?;
+    config("non-main", "full", json!([]))?;
+    desk.sjail(["explain"])?
+        .stdout_has("every other session -> jail")?;
+    // 3.: everything sandboxed, next to no tool: an agent has nothing to run anything with.
+    config("all", "minimal", json!([]))?;
+    let question = json!({
+        "hook_event_name": "PreToolUse", "cwd": scene.workspace(), "tool_name": "Bash",
+        "tool_input": { "command": "ls" },
+    });
+    scene
+        .sjail(["hook", "claude-code"])
+        .input(question.to_string())
+        .output()?
+        .stdout_has("\"deny\"")?;
+    // 4.: one elevated pattern, and somebody is asked.
+    config("all", "full", json!(["git status"]))?;
+    scene
+        .host("git")
+        .args(["init", "-q"])
+        .output()?
+        .succeeds()?;
+    let id = desk.ask("git status")?;
+    desk.sjail(["queue", "approve", &id])?.succeeds()?;
+    desk.sjail(["run", "--approval", &id])?
+        .succeeds()?
+        .stdout_has("No commits yet")?;
     Ok(())
 }

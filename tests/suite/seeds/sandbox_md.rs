@@ -62,7 +62,7 @@ fn action(scene: &Scene, line: &str) -> Verdict<String> {
     Ok(word.to_owned())
 }
 
-/// secure-sandbox 41-71: the file, word for word.
+/// secure-sandbox 41-71 (page 30-58): the file, word for word.
 fn the_whole_file_holds_once_trusted(scene: &Scene) -> Verdict {
     scene.file("SANDBOX.md", FILE)?;
     trust(scene)?;
@@ -109,7 +109,7 @@ fn the_whole_file_holds_once_trusted(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-/// secure-sandbox 252: trusted is what its owner has trusted.
+/// secure-sandbox 252 (page 180): trusted is what its owner has trusted.
 fn until_then_it_only_tightens(scene: &Scene) -> Verdict {
     let loose = "## Security Level\nLevel: full\n## Allowed Commands\n- rm -rf *\n\
                  ## Disallowed Commands\n- wget\n";
@@ -127,7 +127,7 @@ fn until_then_it_only_tightens(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-/// secure-sandbox 68-71: safe is asked about if the file says so; every run is a dry run.
+/// secure-sandbox 68-71 (page 55-58): safe is asked about if the file says so; every run is a dry run.
 fn settings_for_approvals_hold(scene: &Scene) -> Verdict {
     let settings = |safe: bool, dry: bool| {
         let text = format!(

@@ -13,7 +13,7 @@ pub fn tests() -> Vec<Test> {
     ]
 }
 
-/// secure-sandbox 41-42, ac-security-sandbox 48-66: a configuration to begin with; the allow list to switch on.
+/// secure-sandbox 41-42 (page 30), ac-security-sandbox 48-66: a configuration to begin with; the allow list to switch on.
 fn a_starter_policy_is_written_once(scene: &Scene) -> Verdict {
     scene.sjail(["init", "policy"]).output()?.succeeds()?;
     scene.sjail(["policy", "check"]).output()?.succeeds()?;
@@ -36,7 +36,7 @@ fn a_starter_policy_is_written_once(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-/// secure-sandbox 195-241: the text for an agent's prompt.
+/// secure-sandbox 195-241 (page 126-170): the text for an agent's prompt.
 fn the_agents_text_is_printed(scene: &Scene) -> Verdict {
     let text = scene.sjail(["init", "agent"]).output()?;
     for part in [

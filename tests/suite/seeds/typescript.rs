@@ -17,7 +17,7 @@ pub fn tests() -> Vec<Test> {
     .collect()
 }
 
-/// secure-sandbox 118-177: every tool that an agent has, each answer checked by the client
+/// secure-sandbox 118-177 (page 91-119): every tool that an agent has, each answer checked by the client
 /// against the schema that the server gave for it.
 fn typescript_client_uses_every_tool(scene: &Scene) -> Verdict {
     every_tool(scene, "@modelcontextprotocol/client")
