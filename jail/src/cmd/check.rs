@@ -327,31 +327,54 @@ pub fn path_decision(
         cwd.join(typed).into_os_string().into_vec()
     };
     let named = decision(&full);
-    let led = resolved(named.path.as_path()).map(|path| decision(path.as_os_str().as_bytes()));
-    Ok(match led {
-        Some(led) if led.action > named.action => led,
-        _ => named,
+    // By name `..` takes the last part away, in the file system it leads out of where that leads.
+    let as_typed = match full.starts_with(b"~") {
+        true => named.path.as_path().to_owned(),
+        false => PathBuf::from(OsString::from_vec(full)),
+    };
+    // A path that never ends could be anything's.
+    let led = resolved(&as_typed).unwrap_or_else(|| PathBuf::from("/"));
+    let led = decision(led.as_os_str().as_bytes());
+    Ok(match led.action > named.action {
+        true => led,
+        false => named,
     })
 }
 
-/// Where a path leads, links resolved; for one that does not exist, as far as it exists.
+/// Where a path leads, every link on the way followed, whether something is there or not: a
+/// link that leads nowhere is made real by writing. `None` for one that goes on for ever.
 fn resolved(path: &Path) -> Option<PathBuf> {
-    for existing in path.ancestors() {
-        if let Ok(real) = std::fs::canonicalize(existing) {
-            let rest = path.strip_prefix(existing).ok()?;
-            return Some(if rest.as_os_str().is_empty() {
-                real
-            } else {
-                real.join(rest)
-            });
-        }
-        // A link that leads nowhere would be made real by writing: what it names counts.
-        if let Ok(target) = std::fs::read_link(existing) {
-            let base = existing.parent()?;
-            return Some(base.join(target));
+    const MOST_LINKS: usize = 40;
+    let mut links = 0;
+    let mut at = PathBuf::from("/");
+    let mut left: Vec<OsString> = parts(path);
+    while let Some(part) = left.pop() {
+        match part.as_bytes() {
+            b"/" => at = PathBuf::from("/"),
+            b"." => {}
+            b".." => {
+                at.pop();
+            }
+            _ => {
+                at.push(&part);
+                if let Ok(target) = std::fs::read_link(&at) {
+                    links += 1;
+                    if links > MOST_LINKS {
+                        return None;
+                    }
+                    at.pop();
+                    left.extend(parts(&target));
+                }
+            }
         }
     }
-    None
+    Some(at)
+}
+
+/// The parts of a path, the last first.
+fn parts(path: &Path) -> Vec<OsString> {
+    let parts = path.components().rev();
+    parts.map(|part| part.as_os_str().to_owned()).collect()
 }
 
 #[derive(Debug, Serialize)]
@@ -395,8 +418,30 @@ fn path_text(decision: &PathDecision) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::os::unix::fs::symlink;
+
     use super::*;
     use clap::CommandFactory;
+
+    #[test]
+    fn links_are_followed_to_their_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = std::fs::canonicalize(folder.path()).unwrap();
+        let at = |name: &str| top.join(name);
+        std::fs::create_dir_all(at("home/deep")).unwrap();
+        symlink("home", at("l")).unwrap();
+        symlink("l/.bash_aliases", at("notes.md")).unwrap();
+        symlink("l/autostart", at("dir")).unwrap();
+        symlink("home/deep", at("l2")).unwrap();
+        symlink("round", at("round")).unwrap();
+        let led = |name: &str| resolved(&at(name));
+        assert_eq!(led("notes.md"), Some(at("home/.bash_aliases")));
+        assert_eq!(led("dir/x.desktop"), Some(at("home/autostart/x.desktop")));
+        assert_eq!(led("l2/../evil"), Some(at("home/evil")));
+        assert_eq!(led("new/file"), Some(at("new/file")));
+        assert_eq!(led("round/x"), None);
+    }
 
     #[test]
     fn the_flags_are_consistent() {

@@ -101,10 +101,24 @@ fn required(word: Option<String>, name: &str) -> Result<String, String> {
 
 /// What a tool of that name does; the name in the policy beside it.
 fn act(name: &str, input: &Value) -> Result<(Option<&'static str>, Act), String> {
-    let text = |names: &[&str]| {
-        let found = names.iter().find_map(|name| input[*name].as_str());
-        required(found.map(str::to_owned), names[0])
+    // Which spelling a tool reads is its own affair: where there are several, they agree.
+    let spelled = |names: &[&str]| -> Result<Option<String>, String> {
+        let given = names.iter().filter(|name| !input[**name].is_null());
+        let mut said: Option<(&str, &Value)> = None;
+        for name in given {
+            let value = &input[*name];
+            match said {
+                Some((first, other)) if other != value => {
+                    return Err(format!("`{first}` and `{name}` say different things"));
+                }
+                _ => said = Some((name, value)),
+            }
+        }
+        Ok(said
+            .and_then(|(_, value)| value.as_str())
+            .map(str::to_owned))
     };
+    let text = |names: &[&str]| required(spelled(names)?, names[0]);
     const PATH: &[&str] = &[
         "file_path",
         "notebook_path",
@@ -116,20 +130,20 @@ fn act(name: &str, input: &Value) -> Result<(Option<&'static str>, Act), String>
     let one = |operation| Ok::<_, String>(Act::Files(vec![(operation, text(PATH)?)]));
     // Tools that look below a folder: the working folder if none is named.
     let below = || {
-        let folder = text(&["path", "dir_path"]).unwrap_or_else(|_| ".".to_owned());
-        Act::Files(vec![(Operation::Read, folder)])
+        let folder = spelled(&["path", "dir_path"])?.unwrap_or_else(|| ".".to_owned());
+        Ok::<_, String>(Act::Files(vec![(Operation::Read, folder)]))
     };
     Ok(match name {
         "Bash" | "Shell" | "bash" | "shell" | "run_shell_command" | "local_shell"
         | "shell_command" | "exec_command" | "Monitor" => {
             let folder = ["workdir", "dir_path", "directory", "working_directory"];
             let shell = Act::Shell {
-                line: text(&["command"])?,
+                line: text(&["command", "cmd"])?,
                 timeout: input["timeout"].as_u64(),
                 background: name == "Monitor"
                     || input["run_in_background"] == true
                     || input["is_background"] == true,
-                folder: text(&folder).ok().filter(|folder| !folder.is_empty()),
+                folder: spelled(&folder)?.filter(|folder| !folder.is_empty()),
             };
             (Some("exec"), shell)
         }
@@ -164,7 +178,7 @@ fn act(name: &str, input: &Value) -> Result<(Option<&'static str>, Act), String>
         | "list"
         | "list_directory"
         | "grep_search"
-        | "search_file_content" => (Some("read"), below()),
+        | "search_file_content" => (Some("read"), below()?),
         "WebFetch" | "web_fetch" | "webfetch" => (Some("web_fetch"), Act::Other),
         "WebSearch" | "web_search" | "google_web_search" | "websearch" => {
             (Some("web_search"), Act::Other)
@@ -243,6 +257,10 @@ mod tests {
             "{}",
             r#"{"tool_name":"Bash"}"#,
             r#"{"tool_name":"Bash","tool_input":{"command":7}}"#,
+            r#"{"cwd":"/w","tool_name":"Bash","tool_input":{"command":"ls","cmd":"rm x"}}"#,
+            r#"{"cwd":"/w","tool_name":"write","tool_input":{"file_path":"ok","filePath":"~/.bashrc"}}"#,
+            r#"{"cwd":"/w","tool_name":"NotebookEdit","tool_input":{"file_path":"a","notebook_path":"b"}}"#,
+            r#"{"cwd":"/w","tool_name":"Bash","tool_input":{"command":"ls","workdir":"/a","directory":"/b"}}"#,
             r#"{"tool_name":"Read","tool_input":{}}"#,
             r#"{"cwd":"x","tool_name":"Bash","tool_input":{"command":"ls"}}"#,
         ] {

@@ -117,10 +117,13 @@ pub fn needed(args: &RunArgs, account: &Account) -> Vec<Vec<u8>> {
     };
     let mut hosts: Vec<Vec<u8>> = Vec::new();
     for install in line.installs() {
-        let mut own: Vec<HostPattern> = install.hosts.clone();
-        if own.is_empty() {
-            own = configured(install.client, &account.home);
+        if !install.hosts.is_empty() {
+            // Whoever wrote the line chose them: they are asked about.
+            let named = install.hosts.iter();
+            hosts.extend(named.map(|host| format!("={host}").into_bytes()));
+            continue;
         }
+        let own = configured(install.client, &account.home);
         if own.is_empty() {
             // The policy may have a group of the client's name; where it has none, somebody is
             // asked, if anybody is there.

@@ -159,7 +159,7 @@ pub(crate) fn find(act: &mut Act<'_, '_>) -> Flow {
         folders.push(word.clone());
         at += 1;
     }
-    let selective = selective(&args);
+    let selective = selective(args);
     while let Some(word) = args.get(at) {
         let text = word.text.as_str();
         at += 1;
@@ -167,7 +167,7 @@ pub(crate) fn find(act: &mut Act<'_, '_>) -> Flow {
             at += 1;
         } else if PLAIN.contains(&text) {
         } else {
-            at = action(act, &args, at, text, &folders, selective);
+            at = action(act, args, at, text, &folders, selective);
         }
     }
     Flow::of(Sources::PROGRAM)

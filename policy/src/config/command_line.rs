@@ -26,8 +26,11 @@ pub struct CommandLine {
 /// Where a package manager fetches from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fetches {
-    /// From this host, by the line or the client's own settings.
+    /// From this host, by the client's own settings.
     From(HostPattern),
+    /// From this host, by the line: whoever wrote that may be anybody, so it is asked about,
+    /// unless the policy or one of its groups has it.
+    Named(HostPattern),
     /// Its settings do not say: from the policy's group of its name, if there is one.
     ByGroup(String),
     /// The same, and somebody is asked where there is no such group.
@@ -40,6 +43,7 @@ impl Fetches {
         match value {
             [b'@', client @ ..] => name(client).map(Fetches::ByGroup),
             [b'?', client @ ..] => name(client).map(Fetches::OrAsk),
+            [b'=', host @ ..] => text(host)?.parse().map(Fetches::Named).map_err(shown),
             host => text(host)?.parse().map(Fetches::From).map_err(shown),
         }
     }

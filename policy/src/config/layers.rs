@@ -325,6 +325,11 @@ impl<'a> Parts<'a> {
             let known = policy.groups.iter().find(|own| own.value.name == client);
             known.map(|group| group.value.hosts.clone())
         };
+        let is_known = |host: &HostPattern| {
+            let listed = policy.hosts_allow.iter().map(|own| &own.value);
+            let grouped = policy.groups.iter().flat_map(|own| &own.value.hosts);
+            listed.chain(grouped).any(|own| own.covers(host))
+        };
         let allow = |hosts: Vec<HostPattern>| -> Vec<Setting> {
             hosts.into_iter().map(Setting::NetworkAllow).collect()
         };
@@ -332,6 +337,8 @@ impl<'a> Parts<'a> {
             .iter()
             .flat_map(|install| match install {
                 Fetches::From(host) => allow(vec![host.clone()]),
+                Fetches::Named(host) if is_known(host) => allow(vec![host.clone()]),
+                Fetches::Named(_) => vec![Setting::NetworkAsk(true)],
                 Fetches::ByGroup(client) => hosts(client).map(allow).unwrap_or_default(),
                 Fetches::OrAsk(client) => match hosts(client) {
                     Some(hosts) => allow(hosts),

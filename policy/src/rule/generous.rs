@@ -216,10 +216,7 @@ pub(super) fn spoken(command: &SimpleCommand) -> impl Iterator<Item = Vec<&str>>
 pub(super) fn own_words(command: &SimpleCommand) -> Vec<&str> {
     let words = command.argv.iter().map(|arg| arg.text.as_str());
     let text = match is_shell(&command.program.name) {
-        true => words
-            .clone()
-            .position(|word| is_text_option(word))
-            .map(|at| at + 1),
+        true => words.clone().position(is_text_option).map(|at| at + 1),
         false => None,
     };
     words

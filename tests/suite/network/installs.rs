@@ -3,10 +3,11 @@
 use sjail_tests::{Output, Scene, Test, Verdict, tests};
 
 use super::clients::{Street, make};
+use super::matrix::has_own_policy;
 
 pub fn tests() -> Vec<Test> {
     tests![
-        a_clone_reaches_the_host_on_its_line,
+        a_clone_reaches_a_host_that_the_owner_listed,
         settings_name_the_registry,
         a_group_stands_for_a_clients_settings,
     ]
@@ -17,7 +18,7 @@ fn is_held(output: &Output) -> Verdict {
     super::is_refused(output)
 }
 
-fn a_clone_reaches_the_host_on_its_line(scene: &Scene) -> Verdict {
+fn a_clone_reaches_a_host_that_the_owner_listed(scene: &Scene) -> Verdict {
     scene.needs(&["git"])?;
     let street = Street::new(scene)?;
     make(
@@ -33,10 +34,19 @@ fn a_clone_reaches_the_host_on_its_line(scene: &Scene) -> Verdict {
             .args(["--", "git", "clone", "-q", "https://git.test/repo.git", to])
             .output()
     };
-    clone(&[], "one")?.succeeds()?;
-    assert_eq!(scene.read("one/file")?, "x\n");
+    // Whoever wrote the line chose the host: without somebody to ask it is not reached, and
+    // nobody else on the line reaches it, either.
+    is_held(&clone(&[], "none")?)?;
+    let line = "true || git clone https://git.test/x; curl -s --cacert cert.pem https://git.test/";
+    is_held(&scene.run(["-c", line]).output()?)?;
     // Said aloud, no network is no network.
     is_held(&clone(&["--net", "none"], "two")?)?;
+    // The owner's list has it.
+    if !has_own_policy(scene, "[network]\nallow = [\"git.test\"]\n")? {
+        return Ok(());
+    }
+    clone(&[], "one")?.succeeds()?;
+    assert_eq!(scene.read("one/file")?, "x\n");
     // The project's policy may switch it off.
     scene.file("sjail.toml", "[network]\ninstalls = false\n")?;
     is_held(&clone(&[], "three")?)

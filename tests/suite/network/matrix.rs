@@ -37,7 +37,7 @@ pub fn tests() -> Vec<Test> {
 
 /// Writes the user's own policy. In an ordinary user's world the folders above it belong to
 /// nobody, and sjail rightly does not obey it: then there is none.
-fn has_own_policy(scene: &Scene, text: &str) -> Verdict<bool> {
+pub(super) fn has_own_policy(scene: &Scene, text: &str) -> Verdict<bool> {
     if scene.identity() != Identity::Root {
         return Ok(false);
     }
