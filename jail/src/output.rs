@@ -463,7 +463,7 @@ mod tests {
     fn too_much_passed_on_ends_the_run() {
         let mut budget = Budget::new(Some(10), Beyond::End);
         let (reader, writer) = pipe2(OFlag::O_CLOEXEC).unwrap();
-        let sink = Sink::PassOn(Outlet::to(writer.as_fd()).unwrap());
+        let sink = Sink::PassOn(Outlet::to(writer.as_fd()).unwrap(), None);
         let (mut tap, inside) = Tap::new(Stream::Stdout, sink).unwrap();
         write(&inside, b"123456789012").unwrap();
         assert_eq!(drain(&mut tap, &mut budget), Passed::TooMuch);
@@ -475,7 +475,7 @@ mod tests {
     fn a_slow_reader_holds_the_command_back_and_loses_nothing() {
         let mut budget = Budget::new(None, Beyond::Drop);
         let (reader, writer) = pipe2(OFlag::O_CLOEXEC).unwrap();
-        let sink = Sink::PassOn(Outlet::to(writer.as_fd()).unwrap());
+        let sink = Sink::PassOn(Outlet::to(writer.as_fd()).unwrap(), None);
         drop(writer);
         let (mut tap, inside) = Tap::new(Stream::Stdout, sink).unwrap();
         fcntl(&inside, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
@@ -511,11 +511,23 @@ mod tests {
     fn a_reader_that_left_closes_the_commands_pipe() {
         let mut budget = Budget::new(None, Beyond::Drop);
         let (reader, writer) = pipe2(OFlag::O_CLOEXEC).unwrap();
-        let sink = Sink::PassOn(Outlet::to(writer.as_fd()).unwrap());
+        let sink = Sink::PassOn(Outlet::to(writer.as_fd()).unwrap(), None);
         drop((reader, writer));
         let (mut tap, inside) = Tap::new(Stream::Stdout, sink).unwrap();
         write(&inside, b"x").unwrap();
         assert_eq!(drain(&mut tap, &mut budget), Passed::End);
         assert_eq!(write(&inside, b"x"), Err(Errno::EPIPE));
+    }
+
+    #[test]
+    fn both_ends_of_a_long_stream_are_kept() {
+        let mut ends = Ends::default();
+        ends.push(b"begin");
+        for _ in 0..100 {
+            ends.push(&[b'x'; 8 << 10]);
+        }
+        ends.push(b"end");
+        assert!(ends.left_out && ends.bytes.len() <= 4 * END);
+        assert!(ends.bytes.starts_with(b"beginx") && ends.bytes.ends_with(b"xend"));
     }
 }
