@@ -518,4 +518,16 @@ mod tests {
         assert_eq!(drain(&mut tap, &mut budget), Passed::End);
         assert_eq!(write(&inside, b"x"), Err(Errno::EPIPE));
     }
+
+    #[test]
+    fn both_ends_of_a_long_stream_are_kept() {
+        let mut ends = Ends::default();
+        ends.push(b"begin");
+        for _ in 0..100 {
+            ends.push(&[b'x'; 8 << 10]);
+        }
+        ends.push(b"end");
+        assert!(ends.left_out && ends.bytes.len() <= 4 * END);
+        assert!(ends.bytes.starts_with(b"beginx") && ends.bytes.ends_with(b"xend"));
+    }
 }
