@@ -61,6 +61,10 @@ pub fn files(line: &Classification, plan: &Plan, typed: &Typed) -> Vec<PathBuf> 
             .and_then(|program| places.program(program.as_os_str())));
     }
     for command in &line.commands {
+        // Where a `cd` leads is known or not; what is there is nobody's then.
+        let Some(places) = places.after(command) else {
+            continue;
+        };
         if !command.program.builtin && !command.program.defined_here {
             add(places.program(OsStr::new(&command.program.typed)));
         }
@@ -141,6 +145,18 @@ struct Places<'a> {
     path: Vec<&'a Path>,
 }
 
+/// The value of an assignment before a command.
+fn assigned<'a>(command: &'a SimpleCommand, name: &str) -> Option<&'a str> {
+    let texts = command
+        .assignments
+        .iter()
+        .rev()
+        .map(|arg| arg.text.as_str());
+    texts
+        .filter_map(|text| text.split_once('='))
+        .find_map(|(own, value)| (own == name).then_some(value))
+}
+
 impl<'a> Places<'a> {
     fn of(plan: &'a Plan) -> Places<'a> {
         let path = plan
@@ -159,13 +175,28 @@ impl<'a> Places<'a> {
         }
     }
 
+    /// The same for one command of the line: in the folder that it runs in, and with the
+    /// search path that it is given before the line's own.
+    fn after<'b>(&'b self, command: &'b SimpleCommand) -> Option<Places<'b>>
+    where
+        'a: 'b,
+    {
+        let own = assigned(command, "PATH").unwrap_or_default().split(':');
+        let own = own.filter(|folder| !folder.is_empty()).map(Path::new);
+        let cwd = Path::new(command.folder.as_deref()?);
+        Some(Places {
+            cwd,
+            path: own.chain(self.path.iter().copied()).collect(),
+        })
+    }
+
     fn program(&self, name: &OsStr) -> Option<PathBuf> {
         if name.as_bytes().contains(&b'/') {
             return self.file(Path::new(name));
         }
         self.path
             .iter()
-            .map(|folder| folder.join(name))
+            .map(|folder| self.cwd.join(folder).join(name))
             .find(|path| path.is_file())
     }
 

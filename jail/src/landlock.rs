@@ -19,7 +19,7 @@ use crate::sys::file::{NO_LINKS, openat2};
 use crate::sys::landlock::kernel_abi;
 
 /// For tests: pretend that the kernel's ABI is at most this number, 0 for none. Lowering
-/// it takes nothing from the other walls, and the result names the ABI that was used.
+/// it takes nothing from the other walls, and is said aloud and recorded.
 pub const ABI_VARIABLE: &str = "SJAIL_LANDLOCK_ABI";
 
 /// The rules, and the ABI whose every right is handled.
@@ -184,6 +184,16 @@ impl Grant {
 /// Whether this ABI keeps abstract sockets and signals within the jail.
 pub fn has_scopes(abi: ABI) -> bool {
     !Scope::from_all(abi).is_empty()
+}
+
+/// What is less than it could be because the environment says so.
+pub fn lowered(abi: ABI) -> Option<String> {
+    let kernel = ABI::from(kernel_abi().ok()?);
+    (abi < kernel).then(|| {
+        format!(
+            "Landlock is used at ABI {abi}, not at the kernel's {kernel}: {ABI_VARIABLE} says so"
+        )
+    })
 }
 
 /// The ABI of the kernel, or less where the environment says so.

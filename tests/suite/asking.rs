@@ -31,6 +31,7 @@ pub fn suite() -> Vec<Test> {
         an_approval_names_and_carries_what_is_needed,
         a_broker_that_nobody_hears_goes_on,
         an_approver_may_leave_out_what_is_asked_for,
+        a_script_is_bound_wherever_it_lies,
     ]
 }
 
@@ -484,5 +485,29 @@ fn an_approver_may_leave_out_what_is_asked_for(scene: &Scene) -> Verdict {
     let run = desk.sjail(["run", "--approval", id])?;
     run.stdout_has("the first")?;
     assert!(!run.stdout.contains("the second"), "{}", run.stdout);
+    Ok(())
+}
+
+/// A script that was changed after the yes is not run, however the line gets to it.
+fn a_script_is_bound_wherever_it_lies(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    for line in [
+        "bash sub/s.sh",
+        "cd sub && ./s.sh",
+        "cd sub && bash s.sh",
+        "(cd sub; bash s.sh)",
+        "env -C sub bash s.sh",
+        "PATH=sub:/usr/bin:/bin s.sh",
+    ] {
+        scene.script("sub/s.sh", "#!/bin/sh\necho good\n")?;
+        let id = desk.ask(&format!("{line}; rm -rf gone"))?;
+        desk.sjail(["queue", "approve", &id])?.succeeds()?;
+        scene.script("sub/s.sh", "#!/bin/sh\necho evil\n")?;
+        let output = desk.sjail(["run", "--approval", &id])?;
+        assert!(output.code() != Some(0), "{line}: {output}");
+        output.lacks("evil")?;
+        scene.script("sub/s.sh", "#!/bin/sh\necho good\n")?;
+        desk.sjail(["run", "--approval", &id])?.stdout_has("good")?;
+    }
     Ok(())
 }

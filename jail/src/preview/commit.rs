@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use nix::unistd::syncfs;
+use sjail_policy::show;
 
 use super::beneath::{Kind, kind};
 use super::entry;
@@ -465,5 +466,5 @@ fn named(step: &Step, record: &Record, error: io::Error) -> io::Error {
         .get(step.layer)
         .map(|layer| layer.host.as_path());
     let path = host.unwrap_or(Path::new("")).join(step.path.as_path());
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+    io::Error::new(error.kind(), format!("{}: {error}", show::name(path)))
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use sjail_policy::show;
 
 use super::finding::Finding;
 use super::inventory::{Inventory, Moment, Role, Sighting, paths};
@@ -347,7 +348,10 @@ impl Protection {
     }
 
     fn end_open(&mut self, jail: &Jail, open: &[Sighting], errno: Errno) {
-        let names: Vec<String> = open.iter().map(|s| s.path.display().to_string()).collect();
+        let names: Vec<String> = open
+            .iter()
+            .map(|s| show::name(&s.path).to_string())
+            .collect();
         let why = format!(
             "{} changed on the host during the run and could not be closed to the jail again: {}",
             names.join(", "),

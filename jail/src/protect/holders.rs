@@ -20,6 +20,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{SFlag, fstat, lstat};
 use nix::sys::statvfs::{FsFlags, fstatvfs};
 use nix::unistd::Pid;
+use sjail_policy::show;
 
 use super::inventory::{Role, Sighting};
 use super::stillness::{Halt, Stillness};
@@ -68,7 +69,7 @@ pub fn found(jail: &Jail, closed: &[Sighting], mounts: &[u64]) -> Option<String>
                     }
                     return Some(format!(
                         "{} was replaced on the host during the run, and a process in the jail got hold of the new one before it was closed; the jail was ended so that it cannot write it",
-                        path.display()
+                        show::name(path)
                     ));
                 }
                 // They can let go only when they run.
@@ -81,7 +82,7 @@ pub fn found(jail: &Jail, closed: &[Sighting], mounts: &[u64]) -> Option<String>
                 }
                 return Some(format!(
                     "{} was replaced on the host during the run, and the processes in the jail could not be looked at for moving all the time; the jail was ended so that none of them can write it",
-                    first.path.display()
+                    show::name(&first.path)
                 ));
             }
             None => match &halt {

@@ -11,7 +11,7 @@
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -216,8 +216,9 @@ pub fn restore(sandboxes: &Path, id: &str) -> Result<Item, Error> {
     let name = path.file_name().unwrap_or(OsStr::new("unnamed"));
     // The folder it was in may be gone, or may be a link by now: then it stays here.
     let from = parent_of(&folder.join(stored(name))).map_err(|e| failed(e.into()))?;
-    parent_of(&path).map_err(|e| failed(e.into()))?;
-    move_tree(&from, &stored(name), &path).map_err(failed)?;
+    let into = parent_of(&path).map_err(|e| failed(e.into()))?;
+    let to = PathBuf::from(format!("/proc/self/fd/{}", into.as_raw_fd())).join(name);
+    move_tree(&from, &stored(name), &to).map_err(failed)?;
     let _ = fs::remove_dir_all(&folder);
     Ok(item)
 }
@@ -303,10 +304,7 @@ fn move_tree(from: &OwnedFd, name: &OsStr, to: &Path) -> io::Result<()> {
     ) {
         Ok(()) => Ok(()),
         Err(Errno::EXDEV) => {
-            let folder = PathBuf::from(format!(
-                "/proc/self/fd/{}",
-                std::os::fd::AsRawFd::as_raw_fd(&from.as_fd())
-            ));
+            let folder = PathBuf::from(format!("/proc/self/fd/{}", from.as_fd().as_raw_fd()));
             let source = folder.join(name);
             copy_tree(&source, to)?;
             if fs::symlink_metadata(&source)?.is_dir() {

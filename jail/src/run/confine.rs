@@ -24,7 +24,7 @@ use crate::signals::Signals;
 use crate::stdio::{self, Output};
 use crate::supervise::{self, Guard, Watch};
 use crate::sys::vanguard::{Network, Vanguard};
-use crate::{degraded, sentence, sources, spawn};
+use crate::{degraded, landlock, sentence, sources, spawn};
 
 /// What the jail stands on.
 pub(super) enum Footing<'a> {
@@ -124,6 +124,12 @@ pub(super) fn confine(
     if guards.gate.as_ref().is_some_and(Gate::is_closed) {
         layout.release = Release::WhenTold;
     }
+    layout.missing.extend(
+        layout
+            .rules
+            .as_ref()
+            .and_then(|rules| landlock::lowered(rules.abi)),
+    );
     layout.processors = args.processors;
     report.prepared(&layout, &limits);
     let vanguard = match layout.bare {

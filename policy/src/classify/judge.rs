@@ -311,6 +311,9 @@ impl<'c> Judge<'c> {
             return Flow::of(Sources::PROGRAM);
         }
         let index = self.reserve(call, &program);
+        if let Some(command) = self.commands.get_mut(index) {
+            command.folder = state.cwd.path().map(str::to_owned);
+        }
         let mut draft = Draft::new(program);
         command::assignments(self, state, call, &mut draft);
         command::redirects(call, &mut draft);
@@ -490,6 +493,7 @@ impl<'c> Judge<'c> {
             wrappers: call.wrappers.clone(),
             nesting: self.nesting,
             pipeline: self.pipeline,
+            folder: None,
             effects: Vec::new(),
             install: None,
             risk: Risk::Safe,

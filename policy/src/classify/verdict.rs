@@ -68,6 +68,9 @@ pub struct SimpleCommand {
     /// The same number for the commands of one pipeline, with all that stands in their words.
     #[serde(skip)]
     pub pipeline: usize,
+    /// The folder it runs in, when that is known.
+    #[serde(skip)]
+    pub folder: Option<String>,
     /// What it does.
     pub effects: Vec<Effect>,
     /// The package manager it is, when it fetches.

@@ -69,6 +69,7 @@ fn command(text: &str, risk: Risk, span: Span) -> SimpleCommand {
         wrappers,
         nesting: 0,
         pipeline: 0,
+        folder: None,
         effects: Vec::new(),
         install: None,
         risk,

@@ -118,6 +118,8 @@ pub fn suite() -> Vec<Test> {
         .collect();
     all.extend(tests![
         b30_keys_that_lead_through_links,
+        b30_awaited_hooks_behind_a_link,
+        b30_a_pipe_where_the_index_is,
         b23_another_jail_swaps_a_folder_of_the_copy,
     ]);
     all
@@ -198,6 +200,38 @@ fn b30_keys_that_lead_through_links(scene: &Scene) -> Verdict {
     ensure(config.contains("https://example.org/d"), || {
         format!("a harmless key is missing: {config}{output}")
     })
+}
+
+fn b30_awaited_hooks_behind_a_link(scene: &Scene) -> Verdict {
+    scene.needs(&["git"])?;
+    let payload = "#!/bin/sh\nmkdir -p evil/hooks\nprintf '#!/bin/sh\\ntouch pwned\\n' >evil/hooks/pre-commit\nchmod +x evil/hooks/pre-commit\nln -s evil tools\n";
+    for jailed in [false, true] {
+        fresh(scene)?;
+        let git = |words: &[&str]| scene.host("git").args(words).output();
+        git(&["config", "core.hooksPath", "tools/hooks"])?.exits(0)?;
+        let script = scene.script("plant", payload)?;
+        match jailed {
+            true => scene.run(["--", "./plant"]).output()?,
+            false => scene.host(script).output()?,
+        };
+        let author = ["-c", "user.name=t", "-c", "user.email=t@t"];
+        let commit = ["commit", "-q", "--allow-empty", "-m", "x"];
+        git(&[&author[..], &commit[..]].concat())?;
+        let run = scene.workspace().join("pwned").exists();
+        ensure(run != jailed, || {
+            format!("jailed: {jailed}, and the hook was run: {run}")
+        })?;
+    }
+    Ok(())
+}
+
+fn b30_a_pipe_where_the_index_is(scene: &Scene) -> Verdict {
+    scene.needs(&["git", "mkfifo"])?;
+    fresh(scene)?;
+    let index = scene.workspace().join(".git/index");
+    scene.host("mkfifo").args([&index]).output()?.exits(0)?;
+    scene.run(["--dry-run", "--", "true"]).output()?.exits(0)?;
+    Ok(())
 }
 
 /// While what a command wrote is moved into `.git`, another jail in the same workspace swaps

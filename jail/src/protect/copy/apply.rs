@@ -17,6 +17,7 @@ use nix::sys::stat::{FchmodatFlags, FileStat, Mode, fchmodat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use sjail_policy::git_config::Document;
 use sjail_policy::git_keys::{self, led_from};
+use sjail_policy::show;
 
 use super::Copy;
 use super::part::{Part, part};
@@ -311,7 +312,7 @@ fn lock(side: &Beneath, below: &Path, there: Option<&FileStat>) -> io::Result<Ne
     }
     Err(io::Error::other(format!(
         "{} exists: another git holds it, or one has died",
-        side.path().join(beside).display()
+        show::name(side.path().join(beside))
     )))
 }
 

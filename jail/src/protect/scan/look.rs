@@ -208,8 +208,20 @@ impl<'a> Look<'a> {
 
     /// A path that something protected leads to: seen, or awaited where it would appear.
     pub(super) fn led_to(&mut self, path: &Path, role: Role) {
-        if !path.starts_with(&self.search.workspace) {
+        let Ok(below) = path.strip_prefix(&self.search.workspace) else {
             return;
+        };
+        // A link on the way is what leads there: it must not be made or turned elsewhere.
+        let mut way = self.search.workspace.clone();
+        for part in below.parent().unwrap_or(Path::new("")) {
+            way.push(part);
+            if std::fs::symlink_metadata(&way).is_ok_and(|there| there.is_symlink()) {
+                self.see(&way, Role::Plain);
+                if let Ok(real) = std::fs::canonicalize(path) {
+                    self.led_to(&real, role);
+                }
+                return;
+            }
         }
         if lstat(path).is_ok() {
             self.see(path, role);
