@@ -54,6 +54,7 @@ mod tests {
                 r::GROUP,
                 r::ATTACH,
                 r::OFFER,
+                r::REFUSED,
                 r::DELIVER
             ]
         );
