@@ -8,7 +8,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
 use serde_json::Value;
-use sjail_tests::{Scene, Stop, Terminal, Test, Verdict, tests, wait};
+use sjail_tests::{Output, Scene, Stop, Terminal, Test, Verdict, tests, wait};
 
 use crate::desk::Desk;
 
@@ -499,15 +499,17 @@ fn a_script_is_bound_wherever_it_lies(scene: &Scene) -> Verdict {
         "env -C sub bash s.sh",
         "PATH=sub:/usr/bin:/bin s.sh",
     ] {
-        scene.script("sub/s.sh", "#!/bin/sh\necho good\n")?;
-        let id = desk.ask(&format!("{line}; rm -rf gone"))?;
-        desk.sjail(["queue", "approve", &id])?.succeeds()?;
-        scene.script("sub/s.sh", "#!/bin/sh\necho evil\n")?;
-        let output = desk.sjail(["run", "--approval", &id])?;
-        assert!(output.code() != Some(0), "{line}: {output}");
-        output.lacks("evil")?;
-        scene.script("sub/s.sh", "#!/bin/sh\necho good\n")?;
-        desk.sjail(["run", "--approval", &id])?.stdout_has("good")?;
+        let run = |text: &str| -> Verdict<Output> {
+            scene.script("sub/s.sh", "#!/bin/sh\necho good\n")?;
+            let id = desk.ask(&format!("{line}; rm -rf gone"))?;
+            desk.sjail(["queue", "approve", &id])?.succeeds()?;
+            scene.script("sub/s.sh", &format!("#!/bin/sh\necho {text}\n"))?;
+            desk.sjail(["run", "--approval", &id])
+        };
+        run("good")?.stdout_has("good")?;
+        let changed = run("evil")?;
+        assert!(changed.code() != Some(0), "{line}: {changed}");
+        changed.lacks("evil")?;
     }
     Ok(())
 }
