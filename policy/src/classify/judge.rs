@@ -18,8 +18,9 @@ use crate::shell;
 
 /// Text inside text (`sh -c 'sh -c …'`) deeper than this is not followed.
 const MAX_TEXTS: usize = 16;
-/// More commands than this are not judged one by one.
-const MAX_COMMANDS: usize = 1_000;
+/// More commands than this are not judged one by one: at some ten microseconds each they would
+/// take longer than anybody should wait for an answer.
+const MAX_COMMANDS: usize = 640;
 const TOO_MANY: &str = "Too many commands to judge";
 /// More reasons than this why something cannot be known are not kept.
 const MAX_OPAQUE: usize = 64;

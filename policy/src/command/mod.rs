@@ -41,6 +41,8 @@ pub(crate) use builtin::is_builtin;
 
 /// More positional arguments than this are not judged one by one.
 const MAX_POSITIONALS: usize = 1024;
+/// And so many options; the longest lines of compilers have a few hundred.
+const MAX_OPTIONS: usize = 640;
 
 /// Judges a command; gives back what it prints.
 pub(crate) fn judge(
@@ -212,11 +214,11 @@ pub(crate) fn describe_base(act: &mut Act<'_, '_>) {
 
 /// What each option adds.
 pub(crate) fn describe_flags(act: &mut Act<'_, '_>) {
-    if act.reading.flags.len() > MAX_POSITIONALS {
+    if act.reading.flags.len() > MAX_OPTIONS {
         act.draft
             .note(Risk::Dangerous, "Too many arguments to judge");
     }
-    for index in 0..act.reading.flags.len().min(MAX_POSITIONALS) {
+    for index in 0..act.reading.flags.len().min(MAX_OPTIONS) {
         let seen = &act.reading.flags[index];
         let (flag, value, span) = (seen.flag, seen.value.clone(), seen.word.span);
         if flag.risk.is_some() || !flag.says.is_empty() || flag.kind != knowledge::Kind::None {
