@@ -9,6 +9,8 @@ use sjail_policy::protect::{Cover, covering};
 
 use super::beneath::{Beneath, Kind, kind};
 use super::entry::Act;
+use crate::protect::copy::part::{self, Part};
+use crate::protect::repository;
 
 /// The protected names of a workspace.
 #[derive(Debug, Clone, Default)]
@@ -44,6 +46,13 @@ impl Guarded {
         if below.as_os_str().is_empty() {
             return None;
         }
+        let (upper_and_lower, within) = ((upper, lower), path.strip_prefix(lower.path()));
+        if act != Act::Deleted
+            && let Ok(within) = within
+            && let Some(why) = self.git_elsewhere(path, within, upper_and_lower)
+        {
+            return Some(why);
+        }
         for top in self.tops(below, upper, lower) {
             let (top, full) = (top.as_path(), self.workspace.join(&top));
             let rest = below.strip_prefix(top).ok()?.to_string_lossy();
@@ -62,6 +71,62 @@ impl Guarded {
             }
         }
         None
+    }
+
+    /// Git obeys folders of any name: where a `.git` file says so, and where one looks like a
+    /// repository without a working tree.
+    fn git_elsewhere(
+        &self,
+        path: &Path,
+        within: &Path,
+        (upper, lower): (&Beneath, &Beneath),
+    ) -> Option<String> {
+        if path.file_name() == Some(".git".as_ref()) {
+            let made = upper.stat(within).ok().flatten().map(|stat| kind(&stat));
+            let is_sound = || {
+                let to = repository::pointed_to_by(&upper.path().join(within), path);
+                to.is_some_and(|to| {
+                    to.starts_with(&self.workspace) && to.iter().any(|name| name == ".git")
+                })
+            };
+            return match made {
+                Some(Kind::Folder | Kind::Whiteout) | None => None,
+                Some(Kind::File) if is_sound() => None,
+                Some(_) => Some(
+                    "is protected (.git): it points git at a folder that nobody has judged"
+                        .to_owned(),
+                ),
+            };
+        }
+        let there = |path: &Path| {
+            let of = |side: &Beneath| side.stat(path).ok().flatten().map(|stat| kind(&stat));
+            match of(upper) {
+                Some(Kind::Whiteout) => None,
+                None => of(lower),
+                kind => kind,
+            }
+        };
+        let own = within.ancestors().skip(1).find_map(|folder| {
+            let rest = within.strip_prefix(folder).ok()?;
+            let part = part::own(rest);
+            let has = |name: &str| there(&folder.join(name)).is_some();
+            let looks = || has("HEAD") && (has("objects") && has("refs") || has("commondir"));
+            (part != Part::Data && folder.file_name() != Some(".git".as_ref()) && looks())
+                .then_some((folder, part))
+        });
+        let (folder, part) = own?;
+        let is_new = matches!(lower.stat(folder), Ok(None));
+        let harmless = match part {
+            // Judged when the command ended.
+            Part::Config => there(within) == Some(Kind::File),
+            Part::Hooks => there(within) == Some(Kind::Folder),
+            Part::Hook => within.extension() == Some("sample".as_ref()),
+            Part::Data | Part::WorktreeFolder => true,
+            Part::Pointer | Part::Worktree => false,
+        };
+        (!(is_new && harmless)).then(|| {
+            "is protected: git obeys it, for the folder it is in looks like a repository".to_owned()
+        })
     }
 
     /// The folders that names count from, above something in the workspace; the deepest first.

@@ -173,7 +173,9 @@ impl Walk<'_> {
                     None => entry,
                 };
                 self.put(entry)?;
-                if path.file_name() == Some(".git".as_ref()) {
+                // A repository, by its name or by what is in it.
+                let has = |name: &str| matches!(self.upper.stat(&path.join(name)), Ok(Some(_)));
+                if path.file_name() == Some(".git".as_ref()) || has("HEAD") && has("config") {
                     (self.judge)(&self.upper.path().join(path).join("config"));
                 }
                 return Ok(Some(Ground::New));

@@ -10,7 +10,7 @@
 //! nothing of it before that.
 
 mod apply;
-mod part;
+pub mod part;
 
 use std::fs::{self, DirBuilder};
 use std::io;

@@ -80,7 +80,12 @@ pub fn end_of_links(path: &Path) -> Option<PathBuf> {
 
 /// The folder that a `.git` file names, absolute.
 pub fn pointed_to(dot_git: &Path) -> Option<PathBuf> {
-    let text = small(dot_git)?;
+    pointed_to_by(dot_git, dot_git)
+}
+
+/// The same for a file that is to stand at `dot_git`.
+pub fn pointed_to_by(file: &Path, dot_git: &Path) -> Option<PathBuf> {
+    let text = small(file)?;
     let target = line(&text).strip_prefix(b"gitdir: ")?;
     led_from(dot_git.parent()?, target)
 }

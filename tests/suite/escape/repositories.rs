@@ -120,6 +120,7 @@ pub fn suite() -> Vec<Test> {
         b30_keys_that_lead_through_links,
         b30_awaited_hooks_behind_a_link,
         b30_a_pipe_where_the_index_is,
+        b30_committed_repositories_of_any_name,
         b23_another_jail_swaps_a_folder_of_the_copy,
     ]);
     all
@@ -231,6 +232,38 @@ fn b30_a_pipe_where_the_index_is(scene: &Scene) -> Verdict {
     let index = scene.workspace().join(".git/index");
     scene.host("mkfifo").args([&index]).output()?.exits(0)?;
     scene.run(["--dry-run", "--", "true"]).output()?.exits(0)?;
+    Ok(())
+}
+
+fn b30_committed_repositories_of_any_name(scene: &Scene) -> Verdict {
+    scene.needs(&["git"])?;
+    for payload in [
+        "mkdir src\nrepository plain\necho 'gitdir: ../plain' >src/.git",
+        "repository src\nprintf '\\tbare = false\\n\\tworktree = ..\\n' >>src/config",
+        "repository src/.git",
+    ] {
+        let text = format!("{BEGIN}{payload}\n");
+        for jailed in [false, true] {
+            fresh(scene)?;
+            let script = scene.script("plant", &text)?;
+            if jailed {
+                let output = scene
+                    .run(["--dry-run", "--json", "--", "./plant"])
+                    .output()?;
+                let id = output.exits(0)?.json()?["id"].to_string();
+                let id = id.trim_matches('"');
+                scene.sjail(["commit", id]).output()?.exits(0)?;
+                let come = scene.workspace().join("src").exists();
+                ensure(come, || format!("nothing was committed of {payload}"))?;
+            } else {
+                scene.host(script).output()?.exits(0)?;
+            }
+            let run = is_run(scene)?;
+            ensure(run != jailed, || {
+                format!("committed: {jailed}, and the program was run: {run}: {payload}")
+            })?;
+        }
+    }
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// What a path below a folder of git is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub enum Part {
     /// Objects, refs, the index, logs: git's own business.
     Data,
     /// Configuration.
@@ -30,7 +30,7 @@ pub(super) enum Part {
 pub(super) fn part(below: &Path, is_root: &dyn Fn(&Path) -> bool) -> Part {
     let names: Vec<&[u8]> = below.iter().map(OsStrExt::as_bytes).collect();
     let Some((b"modules", inner)) = names.split_first().map(|(first, rest)| (*first, rest)) else {
-        return own(&names);
+        return own_names(&names);
     };
     let path = |depth: usize| -> PathBuf {
         let names = names.iter().take(depth + 1);
@@ -51,7 +51,7 @@ pub(super) fn part(below: &Path, is_root: &dyn Fn(&Path) -> bool) -> Part {
                 let rest: PathBuf = rest.iter().map(|name| OsStr::from_bytes(name)).collect();
                 part(&rest, &|inside: &Path| is_root(&path(at).join(inside)))
             }
-            _ => own(rest),
+            _ => own_names(rest),
         }
     });
     parts
@@ -61,7 +61,12 @@ pub(super) fn part(below: &Path, is_root: &dyn Fn(&Path) -> bool) -> Part {
 }
 
 /// The same for a path in the repository's own folder.
-fn own(names: &[&[u8]]) -> Part {
+pub fn own(below: &Path) -> Part {
+    let names: Vec<&[u8]> = below.iter().map(OsStrExt::as_bytes).collect();
+    own_names(&names)
+}
+
+fn own_names(names: &[&[u8]]) -> Part {
     match names {
         [b"config" | b"config.worktree"] => Part::Config,
         [b"hooks"] => Part::Hooks,
