@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), no_main)]
 
 mod bare;
+mod beneath;
 mod caller;
 mod channel;
 mod child;

@@ -1,35 +1,10 @@
 //! What commands are judged to be: fixtures of our own, by theme.
 
-use sjail_policy::classify::{Classification, Context, classify, classify_argv};
+mod judged;
+
+use judged::{all, at_least, judged};
+use sjail_policy::classify::{Context, classify, classify_argv};
 use sjail_policy::risk::Risk;
-
-fn judged(line: &str) -> Classification {
-    classify(
-        line.as_bytes(),
-        &Context::new("/home/user/project", "/home/user", "user"),
-    )
-}
-
-#[track_caller]
-fn all(risk: Risk, lines: &[&str]) {
-    for line in lines {
-        let answer = judged(line);
-        assert_eq!(answer.risk, risk, "{line}: {:?}", answer.reasons);
-    }
-}
-
-#[track_caller]
-fn at_least(risk: Risk, lines: &[&str]) {
-    for line in lines {
-        let answer = judged(line);
-        assert!(
-            answer.risk >= risk,
-            "{line}: {} {:?}",
-            answer.risk,
-            answer.reasons
-        );
-    }
-}
 
 #[test]
 fn the_seeds_example_word_for_word() {

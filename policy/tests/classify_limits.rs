@@ -1,35 +1,10 @@
 //! Lines that are too long, too deep, broken off or not what they seem.
 
-use sjail_policy::classify::{Classification, Context, classify};
+mod judged;
+
+use judged::{all, at_least, judged};
+use sjail_policy::classify::{Context, classify};
 use sjail_policy::risk::Risk;
-
-fn judged(line: &str) -> Classification {
-    classify(
-        line.as_bytes(),
-        &Context::new("/home/user/project", "/home/user", "user"),
-    )
-}
-
-#[track_caller]
-fn all(risk: Risk, lines: &[&str]) {
-    for line in lines {
-        let answer = judged(line);
-        assert_eq!(answer.risk, risk, "{line}: {:?}", answer.reasons);
-    }
-}
-
-#[track_caller]
-fn at_least(risk: Risk, lines: &[&str]) {
-    for line in lines {
-        let answer = judged(line);
-        assert!(
-            answer.risk >= risk,
-            "{line}: {} {:?}",
-            answer.risk,
-            answer.reasons
-        );
-    }
-}
 
 #[test]
 fn limits_end_on_the_strict_side() {

@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use nix::unistd::syncfs;
 use sjail_policy::show;
 
-use super::beneath::{Kind, kind};
 use super::entry;
 use super::fallback;
 use super::ground::Force;
@@ -22,6 +21,7 @@ use super::record::{self, Held, Record, State};
 use super::room::{self, Room};
 use super::walk::Count;
 use super::{Error, next_tick};
+use crate::beneath::{Kind, kind};
 
 /// What of a preview is committed.
 #[derive(Debug, Clone)]

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use similar::TextDiff;
 use sjail_policy::show::{inert, is_plain};
 
-use super::beneath::{Beneath, Kind};
 use super::entry::{Act, Entry};
 use super::layer::Home;
 use super::record::{Record, entries};
 use super::show::{Ink, size};
 use super::walk::hash;
+use crate::beneath::{Beneath, Kind};
 
 /// Larger files are shown by size and hash alone,
 const MOST: u64 = 1 << 20;

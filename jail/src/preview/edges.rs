@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{getegid, geteuid};
 
-use super::beneath::{Beneath, Kind, kind};
 use super::show_path;
+use crate::beneath::{Beneath, Kind, kind};
 
 /// Why a place is copied, though overlays can be had.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use nix::sys::stat::FileStat;
 use serde::{Deserialize, Serialize};
 use sjail_policy::bytes::ByteString;
 
-use super::beneath::{Kind, kind};
+use crate::beneath::{Kind, kind};
 
 /// A change below one of the writable places.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

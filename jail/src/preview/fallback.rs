@@ -15,9 +15,9 @@ use nix::sys::stat::{FileStat, Mode, SFlag, UtimensatFlags, mknodat, utimensat};
 use nix::sys::time::TimeSpec;
 use nix::unistd::{Gid, Uid, Whence, fchownat, linkat, symlinkat};
 
-use super::beneath::{Beneath, Kind, kind};
 use super::entry::content_size;
 use super::look::Look;
+use crate::beneath::{Beneath, Kind, kind};
 use crate::sys::file::{self, BENEATH, openat2};
 
 /// A copy of a workspace holds at most so many files and folders,

@@ -10,9 +10,9 @@ use nix::fcntl::{RenameFlags, renameat2};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-use super::beneath::{Beneath, Kind, kind, stat_in};
 use super::journal::{Act, Step};
 use super::look::Look;
+use crate::beneath::{Beneath, Kind, kind, stat_in};
 
 /// The three folders that steps of one layer work in.
 #[derive(Debug)]

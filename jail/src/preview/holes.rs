@@ -19,8 +19,8 @@ use nix::sys::stat::{FchmodatFlags, Mode, fchmod, fchmodat, futimens};
 use nix::sys::time::TimeSpec;
 use nix::unistd::{Whence, lseek};
 
-use super::beneath::{Beneath, Kind};
 use super::entry::{Act, Entry};
+use crate::beneath::{Beneath, Kind};
 use crate::sys::file::DescriptorPath;
 use crate::sys::xattr;
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sjail_policy::bytes::ByteString;
 
-use super::beneath::Beneath;
+use crate::beneath::Beneath;
 
 /// One writable place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

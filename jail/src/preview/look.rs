@@ -12,7 +12,7 @@ use nix::sys::time::TimeSpec;
 use serde::{Deserialize, Serialize};
 use sjail_policy::bytes::ByteString;
 
-use super::beneath::{Attributes, Beneath, Kind, attributes, kind};
+use crate::beneath::{Attributes, Beneath, Kind, attributes, kind};
 use crate::sys::file::DescriptorPath;
 use crate::sys::xattr;
 

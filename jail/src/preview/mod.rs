@@ -15,7 +15,6 @@
 //! - [`reach`] opens what is the caller's own, whatever its permissions say.
 
 pub mod auto_exec;
-pub mod beneath;
 pub mod commit;
 pub mod diff;
 pub mod edges;
@@ -50,13 +49,13 @@ use nix::time::{ClockId, clock_gettime};
 use sjail_policy::bytes::ByteString;
 use sjail_policy::plan::Plan;
 
+use crate::beneath::Beneath;
 use crate::layout::{Lasting, Overlay, Place, Root, What, tree};
 use crate::protect::finding::Finding;
 use crate::protect::judge::Court;
 use crate::protect::quarantine::Quarantine;
 use crate::sys::file::FileId;
 use crate::sys::mount::READ_ONLY;
-use beneath::Beneath;
 use commit::Conflict;
 use edges::Obstacle;
 use entry::Entry;

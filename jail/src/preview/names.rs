@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use sjail_policy::plan::Plan;
 use sjail_policy::protect::{Cover, covering};
 
-use super::beneath::{Beneath, Kind, kind};
 use super::entry::Act;
+use crate::beneath::{Beneath, Kind, kind};
 use crate::protect::copy::part::{self, Part};
 use crate::protect::repository;
 
@@ -46,10 +46,8 @@ impl Guarded {
         if below.as_os_str().is_empty() {
             return None;
         }
-        let (upper_and_lower, within) = ((upper, lower), path.strip_prefix(lower.path()));
         if act != Act::Deleted
-            && let Ok(within) = within
-            && let Some(why) = self.git_elsewhere(path, within, upper_and_lower)
+            && let Some(why) = self.git_elsewhere(path, upper, lower)
         {
             return Some(why);
         }
@@ -75,12 +73,8 @@ impl Guarded {
 
     /// Git obeys folders of any name: where a `.git` file says so, and where one looks like a
     /// repository without a working tree.
-    fn git_elsewhere(
-        &self,
-        path: &Path,
-        within: &Path,
-        (upper, lower): (&Beneath, &Beneath),
-    ) -> Option<String> {
+    fn git_elsewhere(&self, path: &Path, upper: &Beneath, lower: &Beneath) -> Option<String> {
+        let within = path.strip_prefix(lower.path()).ok()?;
         if path.file_name() == Some(".git".as_ref()) {
             let made = upper.stat(within).ok().flatten().map(|stat| kind(&stat));
             let is_sound = || {

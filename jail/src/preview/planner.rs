@@ -5,7 +5,6 @@ use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::beneath::{Beneath, Kind, kind};
 use super::commit::{Choice, Conflict, Phase, Progress};
 use super::entry::{Act as Change, Entry};
 use super::ground::Force;
@@ -15,6 +14,7 @@ use super::look::Look;
 use super::record::{self, Record};
 use super::room::Room;
 use super::walk::unchanged;
+use crate::beneath::{Beneath, Kind, kind};
 
 /// Turns the list of changes into steps.
 pub struct Planner<'a> {

@@ -9,9 +9,9 @@ use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 use sjail_policy::bytes::ByteString;
 
-use super::beneath::Kind;
 use super::entry::{Act, Entry, Span};
 use super::layer::Layer;
+use crate::beneath::Kind;
 
 /// A preview as it is written down.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -9,12 +9,12 @@ use std::io::{self, BufWriter};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
-use super::beneath::{Beneath, Kind, kind};
 use super::entry::{Act, Entry, content_size};
 use super::holes;
 use super::layer::Means;
 use super::record::{Totals, write_entry};
 use super::walk::{Count, hash, same};
+use crate::beneath::{Beneath, Kind, kind};
 
 /// Longer lists go to the disk as they come.
 const WHOLE: usize = 20_000;

@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::renameat;
 
-use super::beneath::{Beneath, Kind, kind};
 use super::fallback;
 use super::ground::Ground;
 use super::layer::{Home, Layer, remove_tree};
+use crate::beneath::{Beneath, Kind, kind};
 use crate::sys::statx::mount_id;
 
 /// The places of one layer's commit.

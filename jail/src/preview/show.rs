@@ -5,9 +5,9 @@ use std::path::{Component, Path, PathBuf};
 
 use sjail_policy::show::inert;
 
-use super::beneath::Kind;
 use super::entry::{Act, Entry};
 use super::record::{Record, State, Totals};
+use crate::beneath::Kind;
 
 /// A longer tree is cut, and says so.
 const MOST: u64 = 200;

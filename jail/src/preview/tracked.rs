@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::beneath::Kind;
 use super::entry::{Act, Entry};
+use crate::beneath::Kind;
 use crate::protect::repository;
 
 /// Of longer lists nothing is said.

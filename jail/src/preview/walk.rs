@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use nix::sys::stat::FileStat;
 use sha2::{Digest, Sha256};
 
-use super::beneath::{Beneath, Kind, kind, stat_in};
 use super::entry::{Act, Base, Entry, Span, content_size, is_own};
 use super::layer::Means;
 use super::names::Guarded;
+use crate::beneath::{Beneath, Kind, kind, stat_in};
 
 /// Up to this size a file's content is hashed, to tell later whether the host changed it.
 const HASHED: u64 = 64 << 20;

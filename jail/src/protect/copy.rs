@@ -26,7 +26,7 @@ use super::finding::Finding;
 use super::inventory::Moment;
 use super::judge::Court;
 use super::repository::{self, small};
-use crate::preview::beneath::Beneath;
+use crate::beneath::Beneath;
 
 /// The copy that one run writes to.
 #[derive(Debug)]

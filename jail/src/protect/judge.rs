@@ -13,7 +13,7 @@ use super::finding::Finding;
 use super::quarantine::{self, Quarantine};
 use super::reach;
 use super::repository::small;
-use crate::preview::beneath::{self, Beneath, Kind};
+use crate::beneath::{self, Beneath, Kind};
 
 /// Where the judged repository lies and where refused things go.
 #[derive(Debug, Clone, Copy)]

@@ -33,6 +33,20 @@ fn policy(settings: Vec<Setting>) -> Policy {
     policy
 }
 
+fn a_run() -> Run {
+    Run {
+        argv: vec!["x".into()],
+        cwd: "/ws".into(),
+        program: None,
+        workspace: "/ws".into(),
+        home: "/home/u".into(),
+        user: User::Caller,
+        env: Vec::new(),
+        agent: None,
+        session: None,
+    }
+}
+
 fn of(line: &str, policy: &Policy) -> Result<Vec<String>, String> {
     with(line, policy, |line, around| {
         Ok(needs(line, around)?.iter().map(Need::sentence).collect())
@@ -44,17 +58,7 @@ fn with<T>(
     policy: &Policy,
     see: impl FnOnce(&Classification, &Surroundings<'_>) -> T,
 ) -> T {
-    let plan = policy.plan(Run {
-        argv: vec!["x".into()],
-        cwd: "/ws".into(),
-        program: None,
-        workspace: "/ws".into(),
-        home: "/home/u".into(),
-        user: User::Caller,
-        env: Vec::new(),
-        agent: None,
-        session: None,
-    });
+    let plan = policy.plan(a_run());
     let line = classify(line.as_bytes(), &Context::new("/ws", "/home/u", "u"));
     let around = Surroundings {
         policy,
@@ -209,17 +213,7 @@ fn a_plan_is_given_what_is_needed_and_no_more() {
     let policy = policy(vec![Setting::NetworkAllow(
         "other.example".parse().unwrap(),
     )]);
-    let mut plan = policy.plan(Run {
-        argv: vec!["x".into()],
-        cwd: "/ws".into(),
-        program: None,
-        workspace: "/ws".into(),
-        home: "/home/u".into(),
-        user: User::Caller,
-        env: Vec::new(),
-        agent: None,
-        session: None,
-    });
+    let mut plan = policy.plan(a_run());
     let needs = [
         Need::Path {
             path: "/home/u/link".into(),

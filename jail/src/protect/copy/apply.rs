@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,13 +21,12 @@ use sjail_policy::show;
 
 use super::Copy;
 use super::part::{Part, part};
-use crate::preview::beneath::{Beneath, Kind, kind};
+use crate::beneath::{Beneath, Kind, kind};
 use crate::protect::finding::Finding;
 use crate::protect::judge::{Court, is_live_hook};
 use crate::protect::quarantine;
 use crate::protect::repository::{self, line, small};
 use crate::sys::file::DescriptorPath;
-use std::os::fd::AsFd;
 
 /// A configuration is no longer than this.
 const MOST: u64 = 1 << 20;
