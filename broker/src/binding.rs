@@ -99,6 +99,7 @@ impl Binder {
             cwd: bind_place(cwd)?,
             env: self.bind_env(env),
             files: bound,
+            open: Vec::new(),
             policy: policy.to_owned(),
             text: None,
         })

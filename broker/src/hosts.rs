@@ -137,6 +137,7 @@ impl Case {
             },
             env: Vec::new(),
             files: Vec::new(),
+            open: Vec::new(),
             // No command has this: an answer about a host never lets one run.
             policy: "network".to_owned(),
             text: None,

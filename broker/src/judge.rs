@@ -22,7 +22,7 @@ use sjail_policy::wire::request::{Asking, Place, Submission, Typed};
 use crate::audit::record::Hash;
 use crate::error::{Error, Result};
 use crate::peer::Home;
-use crate::programs;
+use crate::programs::{self, Tied};
 use crate::proposal;
 use crate::registries::Registries;
 use crate::service::now;
@@ -475,8 +475,8 @@ impl Judgement {
     }
 
     /// The programs and scripts that it starts, as far as they are known.
-    pub fn files(&self, typed: &Typed) -> Vec<PathBuf> {
-        programs::files(&self.line, &self.plan, typed)
+    pub fn tied(&self, typed: &Typed) -> Tied {
+        programs::tied(&self.line, &self.plan, typed)
     }
 
     fn refuse(&mut self, why: &str) {

@@ -40,42 +40,81 @@ const INTERPRETERS: [&str; 22] = [
     ".",
 ];
 
+/// Programs that do what a file of the project says, by its usual names.
+const RUNNERS: [(&[&str], &[&str]); 4] = [
+    (&["make", "gmake"], &["GNUmakefile", "makefile", "Makefile"]),
+    (&["npm", "pnpm", "yarn", "bun"], &["package.json"]),
+    (&["just"], &["justfile", ".justfile", "Justfile"]),
+    (&["rake"], &["rakefile", "Rakefile"]),
+];
+
 /// So many files are bound at most; a line with more is asked about all the same.
 const MOST: usize = 32;
 
-/// The files behind the programs and scripts of a line.
-pub fn files(line: &Classification, plan: &Plan, typed: &Typed) -> Vec<PathBuf> {
-    let places = Places::of(plan);
-    let mut found = Vec::new();
-    let mut add = |path: Option<PathBuf>| {
-        if let Some(path) = path
-            && !found.contains(&path)
-            && found.len() < MOST
-        {
-            found.push(path);
+/// What an approval of a line is tied to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Tied {
+    /// The programs and scripts that it starts, as far as they are known.
+    pub files: Vec<PathBuf>,
+    /// What it starts besides, in sentences: nobody can know which file that is.
+    pub open: Vec<String>,
+}
+
+impl Tied {
+    fn add(&mut self, path: Option<PathBuf>) {
+        match path {
+            Some(path) if self.files.contains(&path) => {}
+            Some(_) if self.files.len() >= MOST => self.leave_open("more files than can be tied"),
+            Some(path) => self.files.push(path),
+            None => {}
         }
-    };
-    if let Typed::Argv(argv) = typed {
-        add(argv
-            .first()
-            .and_then(|program| places.program(program.as_os_str())));
     }
+
+    fn leave_open(&mut self, what: &str) {
+        if !self.open.iter().any(|known| known == what) {
+            self.open.push(what.to_owned());
+        }
+    }
+}
+
+/// The files behind the programs and scripts of a line.
+pub fn tied(line: &Classification, plan: &Plan, typed: &Typed) -> Tied {
+    let places = Places::of(plan);
+    let mut tied = Tied::default();
+    if let Typed::Argv(argv) = typed {
+        let program = argv.first();
+        tied.add(program.and_then(|program| places.program(program.as_os_str())));
+    }
+    all(line, &places, tied)
+}
+
+fn all(line: &Classification, places: &Places<'_>, mut tied: Tied) -> Tied {
     for command in &line.commands {
         // Where a `cd` leads is known or not; what is there is nobody's then.
         let Some(places) = places.after(command) else {
+            let name = &command.program.typed;
+            tied.leave_open(&format!("`{name}`, in a folder that is not known yet"));
             continue;
         };
         if !command.program.builtin && !command.program.defined_here {
-            add(places.program(OsStr::new(&command.program.typed)));
+            tied.add(places.program(OsStr::new(&command.program.typed)));
         }
-        add(script(command, &places));
+        match instructions(command, &places) {
+            Instructions::None => {}
+            Instructions::File(path) => tied.add(Some(path)),
+            Instructions::Open(text) => {
+                let name = &command.program.name;
+                tied.leave_open(&format!("what `{name} {text}` names when it runs"));
+            }
+        }
+        tied.add(project_file(command, &places));
         for effect in &command.effects {
             if let Action::Runs { program } = &effect.action {
-                add(places.file(Path::new(program)));
+                tied.add(places.file(Path::new(program)));
             }
         }
     }
-    found
+    tied
 }
 
 /// Where the caller looks for programs.
@@ -127,18 +166,67 @@ pub fn look(path: &[u8]) -> Option<Found> {
     })
 }
 
-/// The script that an interpreter is given.
-fn script(command: &SimpleCommand, places: &Places<'_>) -> Option<PathBuf> {
-    if !INTERPRETERS.contains(&command.program.name.as_str()) {
-        return None;
-    }
-    let argument = command
-        .argv
-        .iter()
-        .skip(1)
-        .find(|argument| !argument.text.starts_with('-'))?;
-    places.file(Path::new(&argument.text))
+/// What an interpreter is told to do.
+enum Instructions {
+    /// Nothing, or by the line itself, or by what it reads.
+    None,
+    File(PathBuf),
+    /// A name that is none yet.
+    Open(String),
 }
+
+/// The script or module that an interpreter is given.
+fn instructions(command: &SimpleCommand, places: &Places<'_>) -> Instructions {
+    let name = command.program.name.as_str();
+    if !INTERPRETERS.contains(&name) {
+        return Instructions::None;
+    }
+    let mut arguments = command.argv.iter().skip(1).peekable();
+    while let Some(option) = arguments.next_if(|argument| argument.text.starts_with('-')) {
+        let module = arguments.peek().map(|argument| argument.text.as_str());
+        match (option.text.as_str(), module) {
+            ("-m", Some(module)) if name.starts_with("python") => {
+                let path = PathBuf::from(module.replace('.', "/"));
+                let file = [path.with_extension("py"), path.join("__main__.py")]
+                    .iter()
+                    .find_map(|path| places.file(path));
+                return file.map_or(Instructions::None, Instructions::File);
+            }
+            ("-c" | "-e", _) => return Instructions::None,
+            _ => {}
+        }
+    }
+    match arguments.next() {
+        None => Instructions::None,
+        Some(script) => match places.file(Path::new(&script.text)) {
+            Some(path) => Instructions::File(path),
+            None if script.glob || !script.exact => Instructions::Open(script.text.clone()),
+            None => Instructions::None,
+        },
+    }
+}
+
+/// The file of the project that a runner of its tasks obeys: in its folder, or above.
+fn project_file(command: &SimpleCommand, places: &Places<'_>) -> Option<PathBuf> {
+    let runs =
+        |(programs, _): &&(&[&str], &[&str])| programs.contains(&command.program.name.as_str());
+    let (_, names) = RUNNERS.iter().find(runs)?;
+    let words = || command.argv.iter().map(|word| word.text.as_str());
+    let named = words().zip(words().skip(1)).find_map(|(flag, folder)| {
+        ["-C", "--directory", "--prefix"]
+            .contains(&flag)
+            .then_some(folder)
+    });
+    let folder = places.cwd.join(named.unwrap_or_default());
+    let mut above = folder.ancestors().take(MOST_ABOVE);
+    above.find_map(|folder| {
+        let mut files = names.iter().map(|name| folder.join(name));
+        files.find(|file| file.is_file())
+    })
+}
+
+/// A project's file is looked for in so many folders, one above the other.
+const MOST_ABOVE: usize = 8;
 
 struct Places<'a> {
     cwd: &'a Path,
@@ -203,5 +291,68 @@ impl<'a> Places<'a> {
     fn file(&self, path: &Path) -> Option<PathBuf> {
         let path = self.cwd.join(path);
         path.is_file().then_some(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use sjail_policy::classify::{Context, classify};
+
+    /// The names of what a line is tied to in a folder with these files, and what is open.
+    fn of(line: &str) -> (Vec<String>, Vec<String>) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        fs::create_dir_all(root.join("sub/pkg")).unwrap();
+        for name in [
+            "Makefile",
+            "package.json",
+            "a.sh",
+            "sub/pkg/__main__.py",
+            "sub/m.py",
+        ] {
+            fs::write(root.join(name), "x").unwrap();
+        }
+        let context = Context::new(&root.to_string_lossy(), "/home/u", "u");
+        let line = classify(line.as_bytes(), &context);
+        let places = Places {
+            cwd: root,
+            path: Vec::new(),
+        };
+        let tied = all(&line, &places, Tied::default());
+        let name = |path: &PathBuf| path.strip_prefix(root).unwrap().to_string_lossy().into();
+        (tied.files.iter().map(name).collect(), tied.open)
+    }
+
+    #[test]
+    fn a_runner_is_tied_to_the_file_that_it_obeys() {
+        for (line, file) in [
+            ("make all", "Makefile"),
+            ("make -C sub all", "Makefile"),
+            ("cd sub && npm run build", "package.json"),
+            ("bash a.sh", "a.sh"),
+            ("bash -x ./a.sh", "a.sh"),
+            ("cd sub; python3 -m pkg", "sub/pkg/__main__.py"),
+            ("cd sub; python3 -m m", "sub/m.py"),
+        ] {
+            assert_eq!(of(line), (vec![file.to_owned()], Vec::new()), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_only_known_later_is_said() {
+        for line in ["bash *.sh", "python3 $X", "cd $X && ./run"] {
+            assert_eq!(of(line).1.len(), 1, "{line}");
+        }
+        for line in [
+            "bash -c 'ls *'",
+            "python3 -m http.server",
+            "ls *.sh",
+            "bash",
+        ] {
+            assert_eq!(of(line).1.len(), 0, "{line}");
+        }
     }
 }

@@ -467,7 +467,7 @@ pub enum Error {
     )]
     Broker(String),
     /// A rule or a person says no.
-    #[error("{} ({})", .0.message, .0.id)]
+    #[error("{}{}", .0.message, in_brackets(&.0.id))]
     Blocked(Box<Refusal>),
     /// An approval is out of date.
     #[error("{}", .0.message)]
@@ -515,6 +515,14 @@ pub enum Error {
         "the jail's first process died before the command ended; was it killed from outside, or is memory short?"
     )]
     JailDied,
+}
+
+/// The id of what is said, where it has one.
+fn in_brackets(id: &str) -> String {
+    match id {
+        "" => String::new(),
+        id => format!(" ({id})"),
+    }
 }
 
 impl Error {

@@ -19,7 +19,20 @@ pub enum Identity {
 
 impl Identity {
     /// The ordinary account the suites use when they are started by root.
-    pub const ACCOUNT: &str = "sjail-test";
+    pub(crate) const ACCOUNT: &str = "sjail-test";
+
+    /// The name of its account.
+    pub fn account(self) -> io::Result<String> {
+        let (uid, _) = self.ids()?;
+        let accounts = fs::read_to_string("/etc/passwd")?;
+        let named = accounts.lines().find_map(|line| {
+            let mut fields = line.split(':');
+            let name = fields.next()?;
+            let own = fields.nth(1)?.parse::<u32>().ok()?;
+            (own == uid.as_raw()).then(|| name.to_owned())
+        });
+        named.ok_or_else(|| io::Error::other(format!("/etc/passwd has no account {uid}")))
+    }
 
     /// The word used on the command line and in listings.
     pub fn word(self) -> &'static str {

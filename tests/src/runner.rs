@@ -33,7 +33,10 @@ const ONE: &str = "--one";
 /// Multiplies every test's time limit, for machines that are emulated.
 const PATIENCE: &str = "SJAIL_TEST_PATIENCE";
 
-/// Where ordinary programs are, for an account that is not the caller's own.
+/// Where tests look for the protocol's own clients.
+const KEPT: [&str; 2] = ["SJAIL_TEST_MCP_PYTHON", "SJAIL_TEST_MCP_NODE"];
+
+/// Where ordinary programs are.
 const PLAIN_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// The whole program: `e2e [FILTER…] [--list] [--as user|root]`. A test runs when
@@ -287,25 +290,24 @@ fn run_job(job: &Job<'_>, ground: &Path, binaries: &Binaries) -> io::Result<Outc
         .stdout(log.try_clone()?)
         .stderr(log)
         .current_dir("/");
-    if Uid::effective().is_root() {
-        // The same plain surroundings for both, whatever the caller's own are.
-        let account = match job.identity {
-            Identity::User => Identity::ACCOUNT,
-            Identity::Root => "root",
-        };
-        command
-            .env_clear()
-            .env("PATH", PLAIN_PATH)
-            .env("USER", account)
-            .env("LOGNAME", account)
-            .env("LANG", "C.UTF-8")
-            .env("TERM", "xterm");
-        // Where a Python with the protocol's own client is.
-        for name in ["SJAIL_TEST_MCP_PYTHON", "SJAIL_TEST_MCP_NODE"] {
-            if let Some(value) = std::env::var_os(name) {
-                command.env(name, value);
-            }
+    // The same plain surroundings for all, whatever the caller's own are.
+    let account = job.identity.account()?;
+    command
+        .env_clear()
+        .env("PATH", PLAIN_PATH)
+        .env("USER", &account)
+        .env("LOGNAME", &account)
+        .env("LANG", "C.UTF-8")
+        .env("TERM", "xterm");
+    let is_root = Uid::effective().is_root();
+    let session = ["XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"];
+    let session = session.iter().filter(|_| !is_root);
+    for name in KEPT.iter().chain(session) {
+        if let Some(value) = std::env::var_os(name) {
+            command.env(name, value);
         }
+    }
+    if is_root {
         command.uid(uid.as_raw()).gid(gid.as_raw());
     }
     let detach = || {

@@ -92,12 +92,12 @@ impl Scene {
     }
 
     /// A home with a Rust toolchain in it, and the path that finds it: the one
-    /// the runner shared, or the caller's own. Nothing where there is none.
+    /// the runner shared, or the system's. Nothing where there is none.
     pub fn rust(&self) -> Option<(PathBuf, OsString)> {
         let shared = self.binaries.folder().with_file_name("rust");
         let home = match shared.join(".cargo/bin/cargo").exists() {
             true => shared,
-            false if self.has("cargo") => PathBuf::from(env::var_os("HOME")?),
+            false if self.has("cargo") => self.home(),
             false => return None,
         };
         let mut path = OsString::from(home.join(".cargo/bin"));

@@ -338,6 +338,9 @@ pub fn described(request: &wire::Request) -> String {
             None => field("is given", &path),
         }
     }
+    for open in request.binding.iter().flat_map(|binding| &binding.open) {
+        field("not tied", open);
+    }
     if let Some(text) = request
         .binding
         .as_ref()

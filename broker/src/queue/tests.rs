@@ -51,6 +51,7 @@ fn new(command: &str) -> New {
         },
         env: vec![],
         files: vec![],
+        open: vec![],
         policy: "p".to_owned(),
         text: None,
     };

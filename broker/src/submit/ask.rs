@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::approved::{Use, refuse_by_status, status_now, use_approval};
 use super::case::Case;
+use super::outside;
 use super::recorded::{let_run, recorded};
 use crate::audit::record::Event;
 use crate::binding::kin;
@@ -19,6 +20,7 @@ use crate::id;
 use crate::notify;
 use crate::peer::Home;
 use crate::process;
+use crate::programs::Tied;
 use crate::queue::answer::begin_run;
 use crate::queue::permit::{self, Used, Whereabouts};
 use crate::queue::request::{self, Asked, Body, New, Stored, Subject};
@@ -28,6 +30,9 @@ use crate::service::{Change, Failure, now};
 /// A command that changes while it waits is asked about again so many times.
 const ASKED_AGAIN: u32 = 3;
 
+/// The answer for all other folders, be they there on the host or not.
+const STARTS_ELSEWHERE: &str = "it must be approved, and from inside a jail only what starts in a folder of the jail's workspace can be: change into the workspace first";
+
 /// Asks a person, waits as long as the caller wants, and lets run what was approved.
 pub(super) async fn ask(
     visit: &mut Visit,
@@ -35,6 +40,11 @@ pub(super) async fn ask(
     place: Place,
 ) -> std::result::Result<(), Failure> {
     let mut case = case;
+    if !outside::starts_where_it_may(visit, &case.submission).await {
+        let refusal = case.refusal(String::new(), STARTS_ELSEWHERE.to_owned());
+        visit.connection.reply(&Answer::Blocked(refusal)).await?;
+        return Ok(());
+    }
     let mut changed = Vec::new();
     for _ in 0..ASKED_AGAIN {
         let binding = bind(visit, &case).await?;
@@ -75,7 +85,7 @@ pub(super) async fn bind(visit: &Visit, case: &Case) -> Result<Binding> {
     let argv = plan.command.argv.clone();
     let env = plan.command.env.clone();
     let cwd = PathBuf::from(case.submission.cwd.as_os_str());
-    let files = case.judgement.files(&case.typed());
+    let Tied { files, open } = case.judgement.tied(&case.typed());
     let given = case.judgement.given();
     let policy = case.judgement.policy_hash.clone();
     let work = move || binder.bind(&argv, &cwd, &env, (&files, &given), &policy);
@@ -83,6 +93,7 @@ pub(super) async fn bind(visit: &Visit, case: &Case) -> Result<Binding> {
     let binding = bound.await.map_err(|_| Error::WriterGone)??;
     Ok(Binding {
         text: case.text(),
+        open,
         ..binding
     })
 }

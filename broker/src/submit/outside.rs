@@ -126,11 +126,22 @@ fn may_be_carried(option: &ByteString) -> bool {
     .any(|known| option.as_bytes().starts_with(known))
 }
 
+/// Whether a person can be asked about a command that starts there: an approval is tied to
+/// the folder as the host has it. From a jail that is so in its workspace only, and nobody
+/// inside learns which other folders there are.
+pub(super) async fn starts_where_it_may(visit: &Visit, submission: &Submission) -> bool {
+    if !matches!(visit.peer.home, Home::Jail { .. }) {
+        return true;
+    }
+    let holder = visit.service.holders.wait_for(&visit.peer).await;
+    holder.is_some_and(|holder| folder(submission, &holder).is_some())
+}
+
 /// Where it would start: a folder of the jail's workspace, as the host has it. A link that
 /// was laid inside leads nowhere else.
 fn folder(submission: &Submission, holder: &Holder) -> Option<ByteString> {
     let cwd = std::fs::canonicalize(submission.cwd.as_path()).ok()?;
-    let is_inside = cwd.starts_with(holder.workspace.as_path());
+    let is_inside = cwd.starts_with(holder.workspace.as_path()) && cwd.is_dir();
     (is_inside && cwd == submission.cwd.as_path()).then(|| cwd.into())
 }
 

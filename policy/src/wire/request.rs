@@ -356,6 +356,9 @@ pub struct Binding {
     pub env: Vec<(String, String)>,
     /// The programs and scripts that it starts, as far as they are known.
     pub files: Vec<BoundFile>,
+    /// What it starts besides, which nobody can know before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub open: Vec<String>,
     /// The hash of the policy in force.
     pub policy: String,
     /// The program text that it gets.

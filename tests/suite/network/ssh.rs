@@ -103,7 +103,7 @@ impl Forge {
             agent,
             url: format!(
                 "ssh://{}@git.test{}/repo.git",
-                Identity::ACCOUNT,
+                scene.identity().account()?,
                 folder.display()
             ),
         })
@@ -156,12 +156,13 @@ fn a_clone_and_a_push_over_ssh(scene: &Scene) -> Verdict {
         return Err(Stop::failed(format!("{result}")));
     }
     let network = result["network"].as_array().cloned().unwrap_or_default();
+    let as_whom = format!("as {}", scene.identity().account()?);
     let signed = network.iter().any(|entry| {
         let text = entry["signed"].as_str().unwrap_or_default();
         entry["host"] == "git.test"
             && entry["decision"] == "allow"
             && text.starts_with("SHA256:")
-            && text.ends_with(&format!("as {}", Identity::ACCOUNT))
+            && text.ends_with(&as_whom)
     });
     let reached = network
         .iter()
