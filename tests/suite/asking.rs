@@ -490,20 +490,25 @@ fn an_approver_may_leave_out_what_is_asked_for(scene: &Scene) -> Verdict {
 
 /// A script that was changed after the yes is not run, however the line gets to it.
 fn a_script_is_bound_wherever_it_lies(scene: &Scene) -> Verdict {
+    scene.needs(&["make", "python3"])?;
     let desk = Desk::at(scene);
-    for line in [
-        "bash sub/s.sh",
-        "cd sub && ./s.sh",
-        "cd sub && bash s.sh",
-        "(cd sub; bash s.sh)",
-        "env -C sub bash s.sh",
-        "PATH=sub:/usr/bin:/bin s.sh",
+    let (script, makefile) = ("#!/bin/sh\necho WORD\n", "all:\n\t@echo WORD\n");
+    let module = "print('WORD')\n";
+    for (line, file, text) in [
+        ("bash sub/s.sh", "sub/s.sh", script),
+        ("cd sub && ./s.sh", "sub/s.sh", script),
+        ("cd sub && bash s.sh", "sub/s.sh", script),
+        ("(cd sub; bash s.sh)", "sub/s.sh", script),
+        ("env -C sub bash s.sh", "sub/s.sh", script),
+        ("PATH=sub:/usr/bin:/bin s.sh", "sub/s.sh", script),
+        ("make -C sub", "sub/Makefile", makefile),
+        ("cd sub && python3 -m m", "sub/m.py", module),
     ] {
-        let run = |text: &str| -> Verdict<Output> {
-            scene.script("sub/s.sh", "#!/bin/sh\necho good\n")?;
+        let run = |word: &str| -> Verdict<Output> {
+            scene.script(file, &text.replace("WORD", "good"))?;
             let id = desk.ask(&format!("{line}; rm -rf gone"))?;
             desk.sjail(["queue", "approve", &id])?.succeeds()?;
-            scene.script("sub/s.sh", &format!("#!/bin/sh\necho {text}\n"))?;
+            scene.script(file, &text.replace("WORD", word))?;
             desk.sjail(["run", "--approval", &id])
         };
         run("good")?.stdout_has("good")?;
@@ -511,5 +516,8 @@ fn a_script_is_bound_wherever_it_lies(scene: &Scene) -> Verdict {
         assert!(changed.code() != Some(0), "{line}: {changed}");
         changed.lacks("evil")?;
     }
+    let id = desk.ask("bash sub/*.sh; rm -rf gone")?;
+    desk.sjail(["queue", "show", &id])?
+        .stdout_has("what `bash sub/*.sh` names when it runs")?;
     Ok(())
 }
