@@ -31,7 +31,7 @@ pub const LANGUAGES: &[Language] = &[
         title: "Python",
         aliases: &["py", "python3"],
         programs: &["python3", "python"],
-        words: &["-"],
+        words: &["-S", "-c", include_str!("../languages/start.py")],
         complaint: Complaint::LastLine,
     },
     Language {

@@ -11,6 +11,7 @@ use crate::desk::Desk;
 pub fn tests() -> Vec<Test> {
     tests![
         python_runs,
+        python_answers_as_it_does_outside,
         javascript_runs_in_a_context_of_its_own,
         bash_runs_in_its_temporary_folder,
         errors_are_data,
@@ -64,6 +65,33 @@ fn python_runs(scene: &Scene) -> Verdict {
                 print(json.dumps({\"average\": result}))\n  ";
     let got = result(scene, "python", text, &["--timeout", "60s"])?;
     assert_eq!(got["output"], "{\"average\": 3.0}", "{got}");
+    Ok(())
+}
+
+/// Whatever we spare Python at its start, a text notices nothing of it.
+fn python_answers_as_it_does_outside(scene: &Scene) -> Verdict {
+    scene.needs(&["python3"])?;
+    let _desk = Desk::at(scene);
+    for text in [
+        "print(1",
+        "import sys\nprint(__name__, __file__, sys.argv, sorted(dir()))",
+        "def f():\n    1/0\ntry:\n    f()\nexcept Exception as e:\n    raise KeyError('x') from e",
+        "print('before')\nexit(3)",
+        "quit('bye')",
+        "help(len)",
+        "import nothing_of_that_name",
+        "import json.nothing",
+        "import pickle\nclass A: pass\nprint(type(pickle.loads(pickle.dumps(A()))))",
+        "import threading\nt = threading.Thread(target=lambda: 1/0, name='t')\nt.start()\nt.join()",
+        "import importlib.util, site, sys\nprint(importlib.util.find_spec('pip') is None)",
+        "input()",
+    ] {
+        let inside = code(scene, "python", text, &["--raw"])?;
+        let outside = scene.host("python3").args(["-"]).input(text).output()?;
+        assert_eq!(inside.code(), outside.code(), "{text}\n{inside}\n{outside}");
+        inside.stdout_is(&outside.stdout)?;
+        assert_eq!(inside.stderr, outside.stderr, "{text}");
+    }
     Ok(())
 }
 
