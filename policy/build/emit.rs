@@ -220,6 +220,7 @@ fn places(file: &File, pools: &mut Pools, out: &mut String) -> Result<()> {
             "",
             &[
                 ("startup", "Place::Startup"),
+                ("programs", "Place::Programs"),
                 ("secret", "Place::Secret"),
                 ("system", "Place::System"),
                 ("system-itself", "Place::SystemItself"),

@@ -141,6 +141,7 @@ pub fn role(name: &str) -> Result<String, String> {
         "data" => "Data",
         "read" => "Read",
         "write" => "Write",
+        "make" => "Make",
         "append" => "Append",
         "delete" => "Delete",
         "move" => "Move",

@@ -120,6 +120,8 @@ pub enum Place {
     Temp,
     /// A file that is read at login, by a scheduler or by a service manager.
     Startup,
+    /// A folder of the user's own where commands are looked for.
+    Programs,
     /// Keys, passwords, tokens.
     Secret,
     /// Programs, libraries and settings of the system.

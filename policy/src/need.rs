@@ -206,7 +206,12 @@ impl Surroundings<'_> {
         let in_home = is_below(path, self.bases.home);
         let is_own = !in_home && JAILS_OWN.iter().any(|top| is_below(path, top));
         match target.place {
-            Place::Home | Place::Startup | Place::Secret | Place::System | Place::Elsewhere
+            Place::Home
+            | Place::Programs
+            | Place::Startup
+            | Place::Secret
+            | Place::System
+            | Place::Elsewhere
                 if !is_own && path.starts_with(b"/") =>
             {
                 Some(path)

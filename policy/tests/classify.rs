@@ -565,3 +565,25 @@ fn a_home_below_a_temporary_folder_hides_no_secrets() {
     let answer = classify(b"cat /tmp/lab/home/project/x > /tmp/y", &context);
     assert_eq!(answer.risk, Risk::Normal);
 }
+
+#[test]
+fn where_commands_are_looked_for() {
+    all(
+        Risk::Dangerous,
+        &[
+            "cp x ~/.local/bin/",
+            "echo x > ~/bin/git",
+            "mv x ~/.cargo/bin/cargo",
+        ],
+    );
+    all(
+        Risk::Normal,
+        &[
+            "mkdir -p ~/.local/bin",
+            "rm ~/.local/bin/x",
+            "cp ~/.local/bin/x .",
+        ],
+    );
+    let answer = judged("npx github:somebody/thing");
+    assert_eq!(answer.reasons, ["Installs from an unusual source"]);
+}

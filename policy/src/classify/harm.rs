@@ -11,6 +11,8 @@ use crate::risk::Risk;
 pub(crate) enum Touch {
     Read,
     Write,
+    /// A folder or an empty file.
+    Make,
     Append,
     Delete,
     DeleteTree,
@@ -30,7 +32,7 @@ pub(crate) fn touch(draft: &mut Draft, touch: Touch, given: &Given, target: Targ
     };
     let action = match touch {
         Touch::Read => Action::Reads(target),
-        Touch::Write | Touch::Append | Touch::Attributes | Touch::AttributesTree => {
+        Touch::Write | Touch::Make | Touch::Append | Touch::Attributes | Touch::AttributesTree => {
             Action::Writes(target)
         }
         Touch::Delete | Touch::Move => Action::Deletes {
@@ -101,7 +103,8 @@ fn grave_on_its_own(place: Place) -> bool {
 fn judge(touch: Touch, place: Place, given: &Given) -> (Risk, &'static str) {
     match touch {
         Touch::Read => read(place, given),
-        Touch::Write | Touch::Append => write(place),
+        Touch::Make if place == Place::Programs => write(Place::Home),
+        Touch::Write | Touch::Make | Touch::Append => write(place),
         Touch::Delete => delete(place, given),
         Touch::DeleteTree => delete_tree(place),
         Touch::DeleteScratch => (Risk::Normal, ""),
@@ -125,6 +128,10 @@ fn write(place: Place) -> (Risk, &'static str) {
     match place {
         Place::Device => (Risk::Critical, "Overwrites a raw device"),
         Place::Startup => (Risk::Dangerous, "Changes a start-up file"),
+        Place::Programs => (
+            Risk::Dangerous,
+            "Puts a program where commands are looked for",
+        ),
         Place::Secret => (Risk::Dangerous, "Changes keys or passwords"),
         Place::System | Place::SystemItself | Place::Root => {
             (Risk::Dangerous, "Changes system files")

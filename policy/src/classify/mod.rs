@@ -17,7 +17,6 @@ pub(crate) mod given;
 pub(crate) mod harm;
 pub(crate) mod installs;
 pub(crate) mod judge;
-mod open_quote;
 pub(crate) mod place;
 mod raw;
 pub(crate) mod redirect;
@@ -43,27 +42,19 @@ const FAILED: &str = "The classifier failed";
 /// What a shell line does, and how risky that is.
 pub fn classify(line: &[u8], context: &Context) -> Classification {
     guarded(line.len(), || {
-        let answer = judged(line, context);
-        match answer.is_opaque() {
-            true => open_quote::reconsidered(answer, line, context),
-            false => answer,
-        }
+        let script = shell::parse(line);
+        let mut judge = Judge::new(context);
+        let mut state = judge.fresh_state();
+        let call = Call {
+            span: Span::new(0, line.len()),
+            ..Call::default()
+        };
+        judge.script(&script, &mut state, &call);
+        judge.uncalled_functions(&mut state, &call);
+        judge.hidden(line);
+        judge.unreadable(line);
+        judge.finish()
     })
-}
-
-fn judged(line: &[u8], context: &Context) -> Classification {
-    let script = shell::parse(line);
-    let mut judge = Judge::new(context);
-    let mut state = judge.fresh_state();
-    let call = Call {
-        span: Span::new(0, line.len()),
-        ..Call::default()
-    };
-    judge.script(&script, &mut state, &call);
-    judge.uncalled_functions(&mut state, &call);
-    judge.hidden(line);
-    judge.unreadable(line);
-    judge.finish()
 }
 
 /// What an argument vector does when it is executed without a shell.

@@ -126,7 +126,11 @@ fn unprotected(act: &mut Act<'_, '_>, given: &Given) {
 const PINS: &[&str] = &["--version", "--vers", "--rev", "--tag", "--require-hashes"];
 
 fn is_address(text: &str) -> bool {
-    text.contains("://") || text.starts_with("git+") || text.starts_with("git@")
+    /// How clients shorten the address of a repository: `github:owner/name`, `gh:owner/name`.
+    const FORGES: [&str; 5] = ["github:", "gitlab:", "bitbucket:", "gist:", "gh:"];
+    text.contains("://")
+        || ["git+", "git@"].iter().any(|way| text.starts_with(way))
+        || FORGES.iter().any(|forge| text.starts_with(forge))
 }
 
 fn is_file(text: &str) -> bool {

@@ -110,6 +110,8 @@ pub(crate) enum Role {
     Read,
     /// A path that is created or overwritten.
     Write,
+    /// A folder or an empty file that is made.
+    Make,
     /// A path that is appended to.
     Append,
     /// A path that is removed.

@@ -25,7 +25,14 @@ impl Act<'_, '_> {
             Role::Data | Role::Directory | Role::Command => {}
             Role::Read if modifiers.has(Modifiers::EDITS) => self.touch(Touch::Write, given),
             Role::Read => self.touch(Touch::Read, given),
-            Role::Write | Role::Append | Role::Delete | Role::Move | Role::Attributes if reads => {
+            Role::Write
+            | Role::Make
+            | Role::Append
+            | Role::Delete
+            | Role::Move
+            | Role::Attributes
+                if reads =>
+            {
                 self.touch(Touch::Read, given);
             }
             // strace's way to write into a program.
@@ -40,6 +47,7 @@ impl Act<'_, '_> {
                     self.touch(Touch::Write, given);
                 }
             }
+            Role::Make => self.touch(Touch::Make, given),
             Role::Append => self.touch(Touch::Append, given),
             Role::Delete if recursive => self.touch(Touch::DeleteTree, given),
             Role::Delete => self.touch(Touch::Delete, given),
