@@ -100,14 +100,14 @@ fn all(line: &Classification, places: &Places<'_>, mut tied: Tied) -> Tied {
             tied.add(places.program(OsStr::new(&command.program.typed)));
         }
         match instructions(command, &places) {
-            Instructions::None => {}
-            Instructions::File(path) => tied.add(Some(path)),
-            Instructions::Open(text) => {
+            Ok(files) => files.into_iter().for_each(|path| tied.add(Some(path))),
+            Err(text) => {
                 let name = &command.program.name;
                 tied.leave_open(&format!("what `{name} {text}` names when it runs"));
             }
         }
         tied.add(project_file(command, &places));
+        named_by_variables(command, &places).for_each(|path| tied.add(Some(path)));
         for effect in &command.effects {
             if let Action::Runs { program } = &effect.action {
                 tied.add(places.file(Path::new(program)));
@@ -166,44 +166,74 @@ pub fn look(path: &[u8]) -> Option<Found> {
     })
 }
 
-/// What an interpreter is told to do.
-enum Instructions {
-    /// Nothing, or by the line itself, or by what it reads.
-    None,
-    File(PathBuf),
-    /// A name that is none yet.
-    Open(String),
-}
-
-/// The script or module that an interpreter is given.
-fn instructions(command: &SimpleCommand, places: &Places<'_>) -> Instructions {
+/// The files that an interpreter is told to obey; `Err` with the words that name one which
+/// cannot be known. An option that is followed by its value may be taken for one that is
+/// not: then a file too many is tied, never one too few.
+fn instructions(command: &SimpleCommand, places: &Places<'_>) -> Result<Vec<PathBuf>, String> {
     let name = command.program.name.as_str();
     if !INTERPRETERS.contains(&name) {
-        return Instructions::None;
+        return Ok(Vec::new());
     }
-    let mut arguments = command.argv.iter().skip(1).peekable();
-    while let Some(option) = arguments.next_if(|argument| argument.text.starts_with('-')) {
-        let module = arguments.peek().map(|argument| argument.text.as_str());
-        match (option.text.as_str(), module) {
-            ("-m", Some(module)) if name.starts_with("python") => {
-                let path = PathBuf::from(module.replace('.', "/"));
-                let file = [path.with_extension("py"), path.join("__main__.py")]
-                    .iter()
-                    .find_map(|path| places.file(path));
-                return file.map_or(Instructions::None, Instructions::File);
+    let is_python = name.starts_with("python");
+    let mut files = Vec::new();
+    let mut words = command.argv.iter().skip(1).peekable();
+    let mut is_value = false;
+    while let Some(word) = words.next() {
+        let text = word.text.as_str();
+        if let Some(option) = text.strip_prefix('-').filter(|option| !option.is_empty()) {
+            let cluster = option.trim_start_matches(|letter: char| letter.is_ascii_uppercase());
+            match cluster.strip_prefix('m').filter(|_| is_python) {
+                Some("") => {
+                    let module = words.next().map(|word| word.text.as_str());
+                    return module_of(module.unwrap_or_default(), places, files);
+                }
+                Some(module) if !option.starts_with('-') => {
+                    return module_of(module, places, files);
+                }
+                _ => {}
             }
-            ("-c" | "-e", _) => return Instructions::None,
-            _ => {}
+            // The line itself says what to do, with modules that are found by name.
+            if ["c", "e"].contains(&option) {
+                return Ok(files);
+            }
+            let brings = ["M", "r"].iter().any(|flag| option.starts_with(flag));
+            if brings && ["perl", "ruby"].contains(&name) {
+                return Err(text.to_owned());
+            }
+            is_value = true;
+            continue;
+        }
+        if word.glob || !word.exact {
+            return Err(text.to_owned());
+        }
+        let script = places.script(Path::new(text));
+        let found = script.is_some();
+        files.extend(script);
+        match (found, is_value) {
+            (true, false) => return Ok(files),
+            // A folder that says nothing of what is run in it.
+            (false, false) if places.cwd.join(text).exists() => return Err(text.to_owned()),
+            (false, false) => return Ok(files),
+            (_, true) => is_value = false,
         }
     }
-    match arguments.next() {
-        None => Instructions::None,
-        Some(script) => match places.file(Path::new(&script.text)) {
-            Some(path) => Instructions::File(path),
-            None if script.glob || !script.exact => Instructions::Open(script.text.clone()),
-            None => Instructions::None,
-        },
+    let passes = |wrapper: &String| ["xargs", "parallel"].contains(&wrapper.as_str());
+    match files.is_empty() && command.wrappers.iter().any(passes) {
+        true => Err("…".to_owned()),
+        false => Ok(files),
     }
+}
+
+/// The file of a module in the working folder; modules elsewhere are the system's.
+fn module_of(
+    module: &str,
+    places: &Places<'_>,
+    mut files: Vec<PathBuf>,
+) -> Result<Vec<PathBuf>, String> {
+    let path = PathBuf::from(module.replace('.', "/"));
+    let mut usual = [path.with_extension("py"), path.join("__main__.py")].into_iter();
+    files.extend(usual.find_map(|path| places.file(&path)));
+    Ok(files)
 }
 
 /// The file of the project that a runner of its tasks obeys: in its folder, or above.
@@ -211,18 +241,42 @@ fn project_file(command: &SimpleCommand, places: &Places<'_>) -> Option<PathBuf>
     let runs =
         |(programs, _): &&(&[&str], &[&str])| programs.contains(&command.program.name.as_str());
     let (_, names) = RUNNERS.iter().find(runs)?;
-    let words = || command.argv.iter().map(|word| word.text.as_str());
-    let named = words().zip(words().skip(1)).find_map(|(flag, folder)| {
-        ["-C", "--directory", "--prefix"]
-            .contains(&flag)
-            .then_some(folder)
-    });
-    let folder = places.cwd.join(named.unwrap_or_default());
+    let mut folder = places.cwd.to_owned();
+    let mut words = command.argv.iter().skip(1).map(|word| word.text.as_str());
+    while let Some(word) = words.next() {
+        let joined = ["--directory=", "--prefix=", "--cwd=", "--dir=", "-C"]
+            .iter()
+            .find_map(|option| word.strip_prefix(option))
+            .filter(|folder| !folder.is_empty());
+        let apart = || match word {
+            "-C" | "--directory" | "--prefix" | "--cwd" | "--dir" => words.next(),
+            _ => None,
+        };
+        // Each one counts from the one before.
+        if let Some(next) = joined.or_else(apart) {
+            folder.push(next);
+        }
+    }
     let mut above = folder.ancestors().take(MOST_ABOVE);
     above.find_map(|folder| {
         let mut files = names.iter().map(|name| folder.join(name));
         files.find(|file| file.is_file())
     })
+}
+
+/// Files that a variable before the command names: `BASH_ENV=x`, `LD_PRELOAD=./x.so`.
+fn named_by_variables<'a>(
+    command: &'a SimpleCommand,
+    places: &'a Places<'_>,
+) -> impl Iterator<Item = PathBuf> + 'a {
+    let values = command.assignments.iter().filter_map(|arg| {
+        let (_, value) = arg.text.split_once('=')?;
+        Some(value)
+    });
+    values
+        .flat_map(|value| value.split([':', ' ', '=', ',']))
+        .filter(|word| !word.is_empty())
+        .filter_map(|word| places.file(Path::new(word)))
 }
 
 /// A project's file is looked for in so many folders, one above the other.
@@ -288,6 +342,12 @@ impl<'a> Places<'a> {
             .find(|path| path.is_file())
     }
 
+    /// A script, or the part of a folder that an interpreter starts with.
+    fn script(&self, path: &Path) -> Option<PathBuf> {
+        self.file(path)
+            .or_else(|| self.file(&path.join("__main__.py")))
+    }
+
     fn file(&self, path: &Path) -> Option<PathBuf> {
         let path = self.cwd.join(path);
         path.is_file().then_some(path)
@@ -322,7 +382,11 @@ mod tests {
             path: Vec::new(),
         };
         let tied = all(&line, &places, Tied::default());
-        let name = |path: &PathBuf| path.strip_prefix(root).unwrap().to_string_lossy().into();
+        let root = fs::canonicalize(root).unwrap();
+        let name = |path: &PathBuf| {
+            let real = fs::canonicalize(path).unwrap();
+            real.strip_prefix(&root).unwrap().to_string_lossy().into()
+        };
         (tied.files.iter().map(name).collect(), tied.open)
     }
 
@@ -336,6 +400,16 @@ mod tests {
             ("bash -x ./a.sh", "a.sh"),
             ("cd sub; python3 -m pkg", "sub/pkg/__main__.py"),
             ("cd sub; python3 -m m", "sub/m.py"),
+            ("make --directory=sub/pkg -C ../..", "Makefile"),
+            ("make -Csub", "Makefile"),
+            ("cd sub; python3 -Bm m", "sub/m.py"),
+            ("cd sub; python3 -mm", "sub/m.py"),
+            ("cd sub; python3 -X dev -m m", "sub/m.py"),
+            ("cd sub; python3 -X dev m.py", "sub/m.py"),
+            ("python3 sub/pkg", "sub/pkg/__main__.py"),
+            ("bash -o pipefail a.sh", "a.sh"),
+            ("BASH_ENV=a.sh bash -c :", "a.sh"),
+            ("LD_PRELOAD=./a.sh ls", "a.sh"),
         ] {
             assert_eq!(of(line), (vec![file.to_owned()], Vec::new()), "{line}");
         }
@@ -343,7 +417,14 @@ mod tests {
 
     #[test]
     fn what_is_only_known_later_is_said() {
-        for line in ["bash *.sh", "python3 $X", "cd $X && ./run"] {
+        for line in [
+            "bash *.sh",
+            "python3 $X",
+            "cd $X && ./run",
+            "xargs -a list bash",
+            "perl -I. -MThing -e1",
+            "node sub",
+        ] {
             assert_eq!(of(line).1.len(), 1, "{line}");
         }
         for line in [

@@ -100,13 +100,23 @@ impl Guarded {
                 kind => kind,
             }
         };
+        let is_git = |folder: &Path| folder.file_name() == Some(".git".as_ref());
+        let looks = |folder: &Path| {
+            let has = |name: &str| there(&folder.join(name)).is_some();
+            has("HEAD") && (has("objects") && has("refs") || has("commondir"))
+        };
+        if there(within) == Some(Kind::Link)
+            && within
+                .ancestors()
+                .skip(1)
+                .any(|folder| is_git(folder) || looks(folder))
+        {
+            return Some("is protected: git would write through a link in its folder".to_owned());
+        }
         let own = within.ancestors().skip(1).find_map(|folder| {
             let rest = within.strip_prefix(folder).ok()?;
             let part = part::own(rest);
-            let has = |name: &str| there(&folder.join(name)).is_some();
-            let looks = || has("HEAD") && (has("objects") && has("refs") || has("commondir"));
-            (part != Part::Data && folder.file_name() != Some(".git".as_ref()) && looks())
-                .then_some((folder, part))
+            (part != Part::Data && !is_git(folder) && looks(folder)).then_some((folder, part))
         });
         let (folder, part) = own?;
         let is_new = matches!(lower.stat(folder), Ok(None));

@@ -12,6 +12,7 @@ use sjail_policy::show;
 
 use super::finding::Finding;
 use super::inventory::{Inventory, Moment, Role, Sighting, paths};
+use super::links::Depth;
 use super::{Protection, hold, holders, repository};
 use crate::spawn::Jail;
 use crate::sys::directory::Kind;
@@ -32,6 +33,7 @@ impl Protection {
             self.drop_bare(jail);
         }
         self.notice_refusal(&git_dirs);
+        self.take_links(Depth::Top);
         let since = std::mem::replace(&mut self.looked, Moment::now());
         let mut now = self.search.again(&self.tops, &git_dirs, &self.copied);
         let mut new: Vec<PathBuf> = now.children.clone();

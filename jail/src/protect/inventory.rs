@@ -3,9 +3,11 @@
 
 use std::collections::HashSet;
 use std::ffi::CString;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use nix::sys::stat::{FileStat, lstat};
 use nix::sys::time::{TimeSpec, TimeValLike};
@@ -191,6 +193,17 @@ impl Moment {
         Moment {
             real: read(ClockId::CLOCK_REALTIME),
             boot: read(ClockId::CLOCK_BOOTTIME),
+        }
+    }
+
+    /// A moment in the past; the beginning of time, if nobody knows it.
+    pub fn at(time: &io::Result<SystemTime>) -> Moment {
+        let now = Moment::now();
+        let age = time.as_ref().ok().and_then(|time| time.elapsed().ok());
+        let age = age.map_or(now.real, TimeSpec::from);
+        Moment {
+            real: now.real - age,
+            boot: now.boot - age,
         }
     }
 

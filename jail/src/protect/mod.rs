@@ -24,6 +24,7 @@ pub mod hold;
 pub mod holders;
 pub mod inventory;
 pub mod judge;
+pub mod links;
 pub mod names;
 pub mod quarantine;
 pub mod reach;
@@ -52,6 +53,7 @@ use copy::Copy;
 use finding::Finding;
 use inventory::{Inventory, Moment, Role, Sighting};
 use judge::Court;
+use links::Depth;
 use names::Names;
 use quarantine::Quarantine;
 use record::Record;
@@ -357,6 +359,7 @@ impl Protection {
             self.look(None);
         }
         self.sweep();
+        self.take_links(Depth::Whole);
         if let Some(record) = self.record.take() {
             record.done();
         }
@@ -378,9 +381,11 @@ impl Protection {
         search: Search,
         known: &HashSet<PathBuf>,
         quarantine: Quarantine,
+        began: Moment,
     ) -> Vec<Finding> {
         let now = search.run_opening();
         let start = Inventory {
+            time: Some(began),
             sightings: now
                 .sightings
                 .iter()
@@ -424,7 +429,29 @@ impl Protection {
             quarantine,
         };
         protection.settle(now, None);
+        protection.take_links(Depth::Whole);
         protection.findings
+    }
+
+    /// Links in folders of git that were not there when the run began.
+    fn take_links(&mut self, depth: Depth) {
+        let Some(began) = self.start.time else {
+            return;
+        };
+        let git_dirs = self.git_dirs().map(Path::to_owned);
+        for git_dir in git_dirs.chain(self.made.clone()).collect::<Vec<_>>() {
+            let found = links::made_since(&began, &git_dir, depth);
+            for path in found.paths {
+                self.take(
+                    &path,
+                    "appeared during the run, and git would write through it",
+                );
+            }
+            if found.unfinished {
+                let why = "holds more folders than can be looked through for links that git would write through";
+                self.findings.push(Finding::noted(&git_dir, why));
+            }
+        }
     }
 
     fn take(&mut self, path: &Path, why: &str) {

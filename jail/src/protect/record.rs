@@ -17,6 +17,7 @@ use sjail_policy::bytes::ByteString;
 
 use super::Protection;
 use super::finding::Finding;
+use super::inventory::Moment;
 use super::names::Names;
 use super::quarantine::Quarantine;
 use super::scan::Search;
@@ -139,7 +140,8 @@ pub fn sweep(folder: &Path, names: &[ByteString]) -> Vec<Finding> {
                 };
                 let known = paths(&text.known);
                 let quarantine = Quarantine::new(text.sandbox.as_path(), &text.run);
-                findings.extend(Protection::finish_for(search, &known, quarantine));
+                let began = Moment::at(&lock.metadata().and_then(|about| about.modified()));
+                findings.extend(Protection::finish_for(search, &known, quarantine, began));
             }
             // Half written: the run was killed before the command could start. A file
             // that is about to be locked by its owner is empty, too: leave it a while.

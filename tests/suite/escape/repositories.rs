@@ -121,6 +121,7 @@ pub fn suite() -> Vec<Test> {
         b30_awaited_hooks_behind_a_link,
         b30_a_pipe_where_the_index_is,
         b30_committed_repositories_of_any_name,
+        b23_links_that_git_writes_through,
         b23_another_jail_swaps_a_folder_of_the_copy,
     ]);
     all
@@ -261,6 +262,73 @@ fn b30_committed_repositories_of_any_name(scene: &Scene) -> Verdict {
             let run = is_run(scene)?;
             ensure(run != jailed, || {
                 format!("committed: {jailed}, and the program was run: {run}: {payload}")
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Git opens its own files by name: a link there decides which file of the host is filled.
+fn b23_links_that_git_writes_through(scene: &Scene) -> Verdict {
+    scene.needs(&["git"])?;
+    let victim = scene.outside().join("victim");
+    for (link, also, host) in [
+        (
+            "COMMIT_EDITMSG",
+            "echo evil >.git/MERGE_MSG",
+            "GIT_EDITOR=false git commit --allow-empty",
+        ),
+        (
+            "logs/HEAD",
+            "mkdir -p .git/logs",
+            "git commit -q --allow-empty -m evil",
+        ),
+        ("FETCH_HEAD", ":", "git fetch -q ."),
+        (
+            "logs",
+            "rm -r .git/logs",
+            "git commit -q --allow-empty -m x",
+        ),
+    ] {
+        let plant = format!(
+            "#!/bin/sh\n{also}\nrm -f .git/{link}\nln -s {} .git/{link}\ntouch planted\n",
+            victim.display()
+        );
+        for how in ["directly", "in a jail", "in a preview"] {
+            fresh(scene)?;
+            let _ = fs::remove_file(&victim);
+            let _ = fs::remove_dir_all(&victim);
+            match link {
+                "logs" => fs::create_dir(&victim)?,
+                _ => fs::write(&victim, "the host's own")?,
+            }
+            let author = ["user.name=t", "user.email=t@t"];
+            for key in author.map(|pair| pair.split_once('=').unwrap_or_default()) {
+                let words = ["config", key.0, key.1];
+                scene.host("git").args(words).output()?.exits(0)?;
+            }
+            let first = ["commit", "-q", "--allow-empty", "-m", "first"];
+            scene.host("git").args(first).output()?.exits(0)?;
+            std::thread::sleep(Duration::from_millis(50));
+            let script = scene.script("plant", &plant)?;
+            match how {
+                "directly" => drop(scene.host(script).output()?.exits(0)?),
+                "in a jail" => drop(scene.run(["--", "./plant"]).output()?.exits(0)?),
+                _ => {
+                    let words = ["--dry-run", "--json", "--", "./plant"];
+                    let result = scene.run(words).output()?.exits(0)?.json()?;
+                    let id = result["id"].as_str().unwrap_or_default();
+                    scene.sjail(["commit", id]).output()?.exits(0)?;
+                }
+            }
+            scene.read("planted")?;
+            scene.host("sh").args(["-c", host]).output()?;
+            let own = match link {
+                "logs" => fs::read_dir(&victim)?.next().is_none(),
+                _ => fs::read_to_string(&victim)? == "the host's own",
+            };
+            ensure(own == (how != "directly"), || {
+                format!("{link} {how}: the file outside is its owner's own: {own}")
             })?;
         }
     }
