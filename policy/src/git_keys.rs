@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use serde::Deserialize;
 
 use crate::git_config::{Change, Document, Key};
+use crate::protect::NOT_SEARCHED;
 
 /// Where a configuration lies: some values name places.
 #[derive(Debug, Clone, Copy)]
@@ -197,12 +198,12 @@ impl Kind {
             }
             Kind::Word => !text.starts_with('-') && !text.contains("::") && only("-_.,:/@+=%^"),
             Kind::Text => !text.chars().any(char::is_control),
+            // A name; with a slash, or that of a folder, it may as well be a path.
             Kind::Remote => {
-                text == "."
-                    || only("-_./")
-                        && !text.starts_with(['-', '/', '.'])
-                        && !text.contains("..")
-                        && text.split('/').count() <= usize::from(place.depth)
+                let is_plain =
+                    only("-_./") && !text.starts_with(['-', '/', '.']) && !text.contains("..");
+                let is_name = !text.contains('/') && !NOT_SEARCHED.contains(&text);
+                text == "." || is_plain && (is_name || path_fits(text, place))
             }
             Kind::Ref => !text.starts_with('-') && only("-_./+:*^@{}#%=!,~"),
             Kind::Url => url_fits(text, place),
@@ -255,7 +256,7 @@ fn url_fits(text: &str, place: Place<'_>) -> bool {
 }
 
 /// A push to a path runs the hooks of the repository there. Outside the workspace the
-/// jail cannot have put any; inside, they are judged as deep as repositories are looked for,
+/// jail cannot have put any; inside, they are judged where repositories are looked for,
 /// and what is a repository now can no longer be swapped for a link by a later command.
 fn path_fits(text: &str, place: Place<'_>) -> bool {
     let base = if place.git_dir.file_name() == Some(".git".as_ref()) {
@@ -269,6 +270,9 @@ fn path_fits(text: &str, place: Place<'_>) -> bool {
     match path.strip_prefix(place.workspace) {
         Ok(below) => {
             below.components().count() <= usize::from(place.depth)
+                && !below
+                    .iter()
+                    .any(|name| NOT_SEARCHED.iter().any(|own| name == *own))
                 && place.ground.is_repository(&path)
         }
         Err(_) => place.ground.is_out_of_reach(&path),
@@ -436,6 +440,10 @@ mod tests {
             ("branch.b.remote", "/tmp/evil", false),
             ("branch.b.remote", "../evil", false),
             ("branch.b.remote", "a/b/c/d", false),
+            ("branch.b.remote", "a/b", false),
+            ("branch.b.remote", "node_modules", false),
+            ("remote.o.url", "./sub/node_modules", false),
+            ("remote.o.url", "/w/sub/target/x", false),
             ("submodule.s.update", "checkout", true),
             ("submodule.s.update", "!evil", false),
             ("core.worktree", "../sub", false),

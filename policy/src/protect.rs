@@ -10,6 +10,27 @@ pub fn names() -> &'static [Entry] {
     Profile::default_profile().protect
 }
 
+/// Folders that are not searched for repositories: what is in them was built or
+/// downloaded, is large, and is not where people work.
+pub const NOT_SEARCHED: [&str; 16] = [
+    ".git",
+    "node_modules",
+    "target",
+    ".venv",
+    "venv",
+    "__pycache__",
+    ".cache",
+    ".tox",
+    ".nox",
+    ".gradle",
+    ".next",
+    ".nuxt",
+    ".mypy_cache",
+    ".terraform",
+    "bower_components",
+    "site-packages",
+];
+
 /// The first pattern that a path, relative to a repository's top folder, falls under:
 /// because it is the name itself, lies below it, or is a folder on the way to it (moving
 /// that away would move the name along).

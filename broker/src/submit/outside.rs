@@ -130,10 +130,12 @@ fn may_be_carried(option: &ByteString) -> bool {
 /// the folder as the host has it. From a jail that is so in its workspace only, and nobody
 /// inside learns which other folders there are.
 pub(super) async fn starts_where_it_may(visit: &Visit, submission: &Submission) -> bool {
-    if !matches!(visit.peer.home, Home::Jail { .. }) {
-        return true;
-    }
-    let holder = visit.service.holders.wait_for(&visit.peer).await;
+    let holder = match visit.peer.home {
+        Home::Host => return true,
+        Home::Jail { .. } => visit.service.holders.wait_for(&visit.peer).await,
+        // Whoever has gone since it connected, or never was to be seen.
+        Home::Unknown => None,
+    };
     holder.is_some_and(|holder| folder(submission, &holder).is_some())
 }
 

@@ -15,7 +15,8 @@ use sjail_policy::bytes::ByteString;
 use sjail_policy::show;
 
 /// Names that count in any folder, in order, and who runs what is in them.
-const ANYWHERE: [(&str, &str); 117] = [
+const ANYWHERE: [(&str, &str); 133] = [
+    (".Rprofile", "R, when it starts in the folder"),
     (".bash_login", "bash, at login"),
     (".bash_logout", "bash, at logout"),
     (".bash_profile", "bash, at login"),
@@ -32,27 +33,38 @@ const ANYWHERE: [(&str, &str); 117] = [
     (".eslintrc.js", "eslint"),
     (".exrc", "vim"),
     (".gdbinit", "gdb"),
+    (".ghci", "Haskell's console"),
     (".gitattributes", "git: filters"),
     (".gitlab-ci.yml", "GitLab CI"),
     (".gitmodules", "git submodule update"),
     (".gitpod.yml", "Gitpod"),
+    (".iex.exs", "Elixir's console"),
+    (".irbrc", "Ruby's console"),
+    (".justfile", "just"),
+    (".lefthook.yml", "lefthook, at git commit"),
     (".lldbinit", "lldb"),
     (".mcp.json", "an agent, when it starts"),
     (".mise.toml", "mise, when the folder is entered"),
     (".npmrc", "npm"),
     (".nvim.lua", "Neovim"),
     (".nvimrc", "Neovim"),
+    (".ocamlinit", "OCaml's console"),
     (".overcommit.yml", "overcommit, at git commit"),
+    (".pdbrc", "Python's debugger"),
     (".pnpmfile.cjs", "pnpm"),
     (".pre-commit-config.yaml", "pre-commit, at git commit"),
     (".pre-commit-hooks.yaml", "pre-commit, at git commit"),
     (".profile", "the shell, at login"),
+    (".pryrc", "Ruby's console"),
     (".pythonrc", "python"),
+    (".rspec", "rspec"),
     (".tmux.conf", "tmux"),
+    (".tool-versions", "asdf, mise: other programs"),
     (".travis.yml", "Travis CI"),
     (".vimrc", "vim"),
     (".woodpecker.yml", "Woodpecker CI"),
     (".xprofile", "the desktop, at login"),
+    (".yarnrc", "yarn"),
     (".yarnrc.yml", "yarn"),
     (".zlogin", "zsh, at login"),
     (".zprofile", "zsh, at login"),
@@ -79,6 +91,7 @@ const ANYWHERE: [(&str, &str); 117] = [
     ("Procfile", "foreman"),
     ("Rakefile", "rake"),
     ("SConstruct", "scons"),
+    ("Taskfile.yaml", "task"),
     ("Taskfile.yml", "task"),
     ("Tiltfile", "tilt"),
     ("Vagrantfile", "vagrant"),
@@ -110,6 +123,7 @@ const ANYWHERE: [(&str, &str); 117] = [
     ("gulpfile.js", "gulp"),
     ("hatch_build.py", "hatch"),
     ("justfile", "just"),
+    ("lefthook.yaml", "lefthook, at git commit"),
     ("lefthook.yml", "lefthook, at git commit"),
     ("makefile", "make"),
     ("manage.py", "django"),
@@ -124,6 +138,7 @@ const ANYWHERE: [(&str, &str); 117] = [
     ("pyproject.toml", "pip install, and the tools it configures"),
     ("pytest.ini", "pytest"),
     ("rebar.config", "rebar"),
+    ("rust-toolchain", "cargo, rustup: another toolchain"),
     ("rust-toolchain.toml", "cargo, rustup: another toolchain"),
     ("settings.gradle", "gradle"),
     ("settings.gradle.kts", "gradle"),
@@ -135,6 +150,7 @@ const ANYWHERE: [(&str, &str); 117] = [
     ("tox.ini", "tox"),
     ("turbo.json", "turbo"),
     ("usercustomize.py", "python, at every start"),
+    ("uv.toml", "uv"),
     ("wscript", "waf"),
 ];
 
@@ -149,7 +165,7 @@ const SUFFIXES: [(&str, &str); 6] = [
 ];
 
 /// The ends of paths that count: files in such folders.
-const ENDINGS: [(&str, &str); 23] = [
+const ENDINGS: [(&str, &str); 25] = [
     (".git/config", "git"),
     (".git/config.worktree", "git"),
     (".git/info/attributes", "git: filters"),
@@ -173,10 +189,12 @@ const ENDINGS: [(&str, &str); 23] = [
     (".config/fish/config.fish", "fish, at every start"),
     (".zed/tasks.json", "Zed"),
     (".helix/languages.toml", "Helix"),
+    (".hg/hgrc", "Mercurial"),
+    (".jj/repo", "Jujutsu"),
 ];
 
 /// Folders in which every file counts.
-const FOLDERS: [(&str, &str); 16] = [
+const FOLDERS: [(&str, &str); 17] = [
     (".git/hooks", "git"),
     (".github/workflows", "GitHub Actions"),
     (".github/actions", "GitHub Actions"),
@@ -193,6 +211,7 @@ const FOLDERS: [(&str, &str); 16] = [
     (".yarn/releases", "yarn"),
     (".buildkite", "Buildkite"),
     (".config/fish/conf.d", "fish, at every start"),
+    (".bsp", "the editor, when the folder is opened"),
 ];
 
 /// What runs a file later, if anything does.

@@ -122,6 +122,7 @@ pub fn suite() -> Vec<Test> {
         b30_a_pipe_where_the_index_is,
         b30_committed_repositories_of_any_name,
         b23_links_that_git_writes_through,
+        b30_a_push_runs_no_hook_of_the_jail,
         b23_another_jail_swaps_a_folder_of_the_copy,
     ]);
     all
@@ -262,6 +263,67 @@ fn b30_committed_repositories_of_any_name(scene: &Scene) -> Verdict {
             let run = is_run(scene)?;
             ensure(run != jailed, || {
                 format!("committed: {jailed}, and the program was run: {run}: {payload}")
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// A push to a path runs the hooks there. Folders that are not searched for repositories hold
+/// none that a configuration from inside could name.
+fn b30_a_push_runs_no_hook_of_the_jail(scene: &Scene) -> Verdict {
+    scene.needs(&["git"])?;
+    let make = "#!/bin/sh\nmkdir -p node_modules\ngit init -q --bare node_modules/e.git\nprintf '#!/bin/sh\\ntouch %s/pwned\\n' \"$PWD\" >node_modules/e.git/hooks/post-receive\nchmod +x node_modules/e.git/hooks/post-receive\n";
+    let file = |folder: &str, text: &str| {
+        format!("{make}mkdir -p .git/{folder}\necho '{text}' >.git/{folder}/there\n")
+    };
+    let target = "node_modules/e.git";
+    let ways = [
+        (
+            make.to_owned(),
+            Some(("branch.main.pushRemote", target)),
+            "",
+        ),
+        (make.to_owned(), Some(("branch.main.remote", target)), ""),
+        (make.to_owned(), Some(("remote.pushDefault", target)), ""),
+        (make.to_owned(), Some(("remote.there.url", target)), "there"),
+        (file("remotes", "URL: node_modules/e.git"), None, "there"),
+        (file("branches", "node_modules/e.git"), None, "there"),
+    ];
+    for (number, (script, key, remote)) in ways.iter().enumerate() {
+        for jailed in [false, true] {
+            fresh(scene)?;
+            let git = |words: &[&str]| scene.host("git").args(words).output();
+            for words in [
+                &["symbolic-ref", "HEAD", "refs/heads/main"][..],
+                &["config", "user.name", "t"],
+                &["config", "user.email", "t@t"],
+                &["config", "push.default", "current"],
+                &["commit", "-q", "--allow-empty", "-m", "x"],
+            ] {
+                git(words)?.exits(0)?;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+            let path = scene.script("plant", script)?;
+            let set = |words: [&str; 4]| match jailed {
+                true => scene.run(["--"]).args(words).output(),
+                false => scene.host(words[0]).args(&words[1..]).output(),
+            };
+            match jailed {
+                true => scene.run(["--", "./plant"]).output()?,
+                false => scene.host(path).output()?,
+            };
+            if let Some((key, value)) = key {
+                set(["git", "config", key, value])?;
+            }
+            let words = ["push", "-q", remote];
+            git(&words[..if remote.is_empty() { 2 } else { 3 }])?;
+            let marker = scene.workspace().join("pwned");
+            ensure(marker.exists() != jailed, || {
+                format!(
+                    "way {number}, jailed: {jailed}; the hook was run: {}",
+                    marker.exists()
+                )
             })?;
         }
     }

@@ -72,6 +72,7 @@ fn own_names(names: &[&[u8]]) -> Part {
         [b"hooks"] => Part::Hooks,
         [b"hooks", ..] => Part::Hook,
         [b"commondir" | b"gitdir"] | [b"info", b"attributes"] => Part::Pointer,
+        [b"remotes" | b"branches", _, ..] => Part::Pointer,
         [b"objects", b"info", b"alternates" | b"http-alternates"] => Part::Pointer,
         [b"worktrees", _] => Part::WorktreeFolder,
         [b"worktrees", _, b"config.worktree" | b"config"] => Part::Config,

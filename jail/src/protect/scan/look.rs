@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::sys::stat::lstat;
 use nix::unistd::geteuid;
+use sjail_policy::protect::NOT_SEARCHED;
 use sjail_policy::show;
 
+use super::Search;
 use super::listing::{self, Listing};
-use super::{SKIPPED, Search};
 use crate::protect::inventory::{Inventory, Role, Sighting, Watched};
 use crate::protect::names::{part_fits, starting_with};
 use crate::protect::{reach, repository};
@@ -113,7 +114,7 @@ impl<'a> Look<'a> {
     }
 
     pub(super) fn child(&mut self, at: PathBuf, entry: &[u8], kind: Kind, depth: u8) {
-        if kind == Kind::Folder && depth < self.search.depth && !SKIPPED.contains(&entry) {
+        if kind == Kind::Folder && depth < self.search.depth && !is_skipped(entry) {
             self.inventory.children.push(at.clone());
             self.queue.push((at, depth + 1));
         }
@@ -310,4 +311,8 @@ impl<'a> Look<'a> {
         }
         self.inventory.shut = own;
     }
+}
+/// Whether repositories are not searched for in a folder of this name.
+fn is_skipped(name: &[u8]) -> bool {
+    NOT_SEARCHED.iter().any(|own| own.as_bytes() == name)
 }

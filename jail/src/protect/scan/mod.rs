@@ -25,27 +25,6 @@ pub const MAX_FOLDERS: usize = 400;
 /// How many names can be held in one jail. Each costs a mount or two.
 pub const MAX_NAMES: usize = 2000;
 
-/// Folders that are not searched for repositories: what is in them was built or
-/// downloaded, is large, and is not where people work.
-const SKIPPED: [&[u8]; 16] = [
-    b".git",
-    b"node_modules",
-    b"target",
-    b".venv",
-    b"venv",
-    b"__pycache__",
-    b".cache",
-    b".tox",
-    b".nox",
-    b".gradle",
-    b".next",
-    b".nuxt",
-    b".mypy_cache",
-    b".terraform",
-    b"bower_components",
-    b"site-packages",
-];
-
 /// What is looked for, and where.
 #[derive(Debug, Clone)]
 pub struct Search {
