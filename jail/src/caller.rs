@@ -224,6 +224,11 @@ impl State {
         Ok(kept)
     }
 
+    /// The folder of that name.
+    pub fn at(path: &Path) -> State {
+        State(path.to_owned())
+    }
+
     /// Everything that is kept for a workspace.
     pub fn sandbox(&self, workspace: &Path) -> PathBuf {
         let id = hash(workspace.as_os_str().as_encoded_bytes());

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use sjail_policy::show::clipped;
 use sjail_policy::wire::request::{ATTACH, Apply, Attach, Waiting};
 
+use crate::caller::State;
 use crate::cli::RunArgs;
 use crate::client::Client;
 use crate::error::Error;
@@ -27,6 +28,7 @@ use crate::preview::ground::Force;
 use crate::preview::record::{self, Record};
 use crate::preview::store::{self, Store};
 use crate::preview::{self, reach, show};
+use crate::protect::{self, Protection};
 use crate::report::Report;
 use crate::result::{Output, Usage};
 use crate::run;
@@ -290,11 +292,16 @@ pub fn apply(
         paths: Vec::new(),
         force: Force::No,
     };
-    let done = reach::over_own_files(|| {
-        commit::recover(&held, &mut record)?;
-        commit::commit(&held, &mut record, &choice, &mut |_, _, _| {})
-    })?;
-    report.kept(&record, &done.kept_out);
+    let workspace = record.workspace.as_path().to_owned();
+    let (sandbox, id) = (State::at(state).sandbox(&workspace), record.id.clone());
+    let (done, findings) = Protection::judged_after(&workspace, (&sandbox, &id), || {
+        reach::over_own_files(|| {
+            commit::recover(&held, &mut record)?;
+            commit::commit(&held, &mut record, &choice, &mut |_, _, _| {})
+        })
+    });
+    report.kept_away(protect::Report::of(findings));
+    report.kept(&record, &done?.kept_out);
     Ok(Outcome {
         status: i32::from(record.exit_code) << 8,
         cause: None,

@@ -24,6 +24,7 @@ use crate::preview::record::{self, Record, State};
 use crate::preview::show::{self, Ink, grouped};
 use crate::preview::store::{self, Store};
 use crate::preview::{Error, diff};
+use crate::protect::Protection;
 use crate::report::Report;
 use crate::request;
 
@@ -211,10 +212,17 @@ pub fn commit(words: &[OsString]) -> Result<u8, Failure> {
         false => Some(agreed(&args, held.path(), &record)?),
     };
     let mut progress = Progress::new();
-    let done = reach::over_own_files(|| {
-        commit::recover(&held, &mut record)?;
-        commit::commit(&held, &mut record, &choice, &mut |phase, step, total| {
-            progress.step(phase, step, total);
+    let workspace = record.workspace.as_path().to_owned();
+    let (sandbox, id) = (
+        Folders::of(&Account::own()).sandbox(&workspace),
+        record.id.clone(),
+    );
+    let (done, findings) = Protection::judged_after(&workspace, (&sandbox, &id), || {
+        reach::over_own_files(|| {
+            commit::recover(&held, &mut record)?;
+            commit::commit(&held, &mut record, &choice, &mut |phase, step, total| {
+                progress.step(phase, step, total);
+            })
         })
     });
     progress.end();
@@ -230,9 +238,12 @@ pub fn commit(words: &[OsString]) -> Result<u8, Failure> {
             .collect();
         print_json(&serde_json::json!({
             "id": record.id, "state": record.state, "steps": done.steps, "kept_out": kept,
-            "left_out": done.left_out,
+            "left_out": done.left_out, "protected": findings,
         }));
         return Ok(Exit::Success.code());
+    }
+    for finding in &findings {
+        crate::report::say(&finding.sentence());
     }
     for (path, why) in &done.kept_out {
         let path = inert(path.as_os_str().as_encoded_bytes());

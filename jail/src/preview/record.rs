@@ -133,6 +133,9 @@ pub struct Totals {
     pub links: u64,
     /// New folders.
     pub folders: u64,
+    /// Deleted folders.
+    #[serde(default)]
+    pub removed_folders: u64,
     /// The bytes of new and changed files.
     pub bytes_written: u64,
     /// The bytes of deleted files.
@@ -169,6 +172,7 @@ impl Totals {
             Act::Deleted if entry.renamed_to.is_some() => {}
             Act::Deleted => {
                 self.deleted += entry.files;
+                self.removed_folders += u64::from(entry.kind == Kind::Folder);
                 self.bytes_deleted += entry.old_size;
             }
             Act::Changed => self.changed += 1,
@@ -190,10 +194,19 @@ impl Totals {
             touched,
             links,
             folders,
+            removed_folders,
             ..
         } = self;
         [
-            created, modified, deleted, renamed, changed, touched, links, folders,
+            created,
+            modified,
+            deleted,
+            renamed,
+            changed,
+            touched,
+            links,
+            folders,
+            removed_folders,
         ]
         .iter()
         .all(|count| **count == 0)

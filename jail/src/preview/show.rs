@@ -58,6 +58,11 @@ pub fn numbers(totals: &Totals) -> String {
         1 => parts.push("1 new folder".to_owned()),
         count => parts.push(format!("{} new folders", grouped(count))),
     }
+    match totals.removed_folders {
+        0 => {}
+        1 => parts.push("1 deleted folder".to_owned()),
+        count => parts.push(format!("{} deleted folders", grouped(count))),
+    }
     if parts.is_empty() {
         return "nothing would change".to_owned();
     }
@@ -104,6 +109,11 @@ pub fn brief(totals: &Totals) -> String {
         0 => {}
         1 => parts.push("makes 1 folder".to_owned()),
         count => parts.push(format!("makes {} folders", grouped(count))),
+    }
+    match totals.removed_folders {
+        0 => {}
+        1 => parts.push("deletes 1 folder".to_owned()),
+        count => parts.push(format!("deletes {} folders", grouped(count))),
     }
     if totals.bytes_written > 0 {
         parts.push(format!("writes {}", size(totals.bytes_written)));

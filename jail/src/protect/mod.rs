@@ -41,8 +41,10 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::poll::PollFlags;
+use sjail_policy::bytes::ByteString;
 use sjail_policy::git_command::Writer;
 use sjail_policy::plan::{Access, Plan};
+use sjail_policy::profile::Profile;
 use sjail_policy::show;
 
 use crate::cleanup;
@@ -431,6 +433,36 @@ impl Protection {
         protection.settle(now, None);
         protection.take_links(Depth::Whole);
         protection.findings
+    }
+
+    /// Keeps a preview, and then judges what is new as after a run: what was harmless when
+    /// the preview was made may make a repository of what lies beside it by now.
+    pub fn judged_after<T>(
+        workspace: &Path,
+        (sandbox, run): (&Path, &str),
+        keep: impl FnOnce() -> T,
+    ) -> (T, Vec<Finding>) {
+        let profile = Profile::default_profile();
+        let names: Vec<ByteString> = profile
+            .protect
+            .iter()
+            .map(|name| name.value.into())
+            .collect();
+        let search = Search {
+            workspace: workspace.to_owned(),
+            cwd: workspace.to_owned(),
+            names: Names::new(&names),
+            depth: profile.protect_depth,
+            shut: HashSet::new(),
+        };
+        let before = search.run();
+        let git_dirs = before.git_dirs.iter().map(|git_dir| git_dir.path.clone());
+        let known = inventory::paths(&before.sightings);
+        let known = known.into_iter().chain(git_dirs).collect();
+        let (began, kept) = (Moment::now(), keep());
+        let quarantine = Quarantine::new(sandbox, run);
+        let findings = Protection::finish_for(search, &known, quarantine, began);
+        (kept, findings)
     }
 
     /// Links in folders of git that were not there when the run began.

@@ -123,6 +123,7 @@ pub fn suite() -> Vec<Test> {
         b30_committed_repositories_of_any_name,
         b23_links_that_git_writes_through,
         b30_a_push_runs_no_hook_of_the_jail,
+        b30_a_commit_makes_no_repository_of_two_halves,
         b23_another_jail_swaps_a_folder_of_the_copy,
     ]);
     all
@@ -263,6 +264,37 @@ fn b30_committed_repositories_of_any_name(scene: &Scene) -> Verdict {
             let run = is_run(scene)?;
             ensure(run != jailed, || {
                 format!("committed: {jailed}, and the program was run: {run}: {payload}")
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// One half comes from a preview, the other from a run meanwhile: neither was a repository.
+fn b30_a_commit_makes_no_repository_of_two_halves(scene: &Scene) -> Verdict {
+    scene.needs(&["git"])?;
+    let (config, rest) = (
+        "printf '[core]\\n\\trepositoryformatversion = 0\\n\\tworktree = ..\\n\\tfsmonitor = \"touch %s/pwned; false\"\\n' \"$PWD\" >src/config",
+        "mkdir -p src/objects src/refs/heads; echo ref: refs/heads/main >src/HEAD",
+    );
+    for (first, second) in [(config, rest), (rest, config)] {
+        for jailed in [false, true] {
+            fresh(scene)?;
+            scene.file("src/own", "x")?;
+            if jailed {
+                let words = ["--dry-run", "--json", "-c", first];
+                let result = scene.run(words).output()?.exits(0)?.json()?;
+                let id = result["id"].as_str().unwrap_or_default();
+                scene.run(["-c", second]).output()?.exits(0)?;
+                scene.sjail(["commit", id]).output()?;
+            } else {
+                for half in [first, second] {
+                    scene.host("sh").args(["-c", half]).output()?.exits(0)?;
+                }
+            }
+            let run = is_run(scene)?;
+            ensure(run != jailed, || {
+                format!("committed: {jailed}, and the program was run: {run}: {first}")
             })?;
         }
     }
