@@ -10,7 +10,7 @@ use crate::audit::{prune, query, stats};
 use crate::error::Error;
 use crate::introspect::unknown_method;
 use crate::proposal;
-use crate::queue::answer::{self, Approver};
+use crate::queue::answer::{self, Approver, may_rule};
 use crate::queue::request::{self, Detail, Page};
 use crate::queue::{allowlist, permit, session};
 use crate::server::Visit;
@@ -232,11 +232,14 @@ async fn revoke(visit: &mut Visit, what: wire::ById) -> Result<(), Failure> {
 
 async fn allowlist_add(visit: &mut Visit, what: wire::AllowlistAdd) -> Result<(), Failure> {
     proposal::check(&what.pattern)?;
-    let by = summary(visit);
+    let by = approver(visit, None, None)?;
     visit
         .service
         .writer
-        .write(move |ledger| allowlist::add(ledger, &what, &by, now()))
+        .write(move |ledger| {
+            may_rule(ledger.connection(), &by)?;
+            allowlist::add(ledger, &what, &by.summary, now())
+        })
         .await?;
     refresh_allowlist(visit).await?;
     allowlist_list(visit).await
@@ -284,11 +287,14 @@ async fn policy_status(visit: &mut Visit) -> Result<(), Failure> {
 }
 
 async fn register_session(visit: &mut Visit, what: wire::RegisterSession) -> Result<(), Failure> {
-    let by = approver(visit, None, None)?.summary;
+    let by = approver(visit, None, None)?;
     visit
         .service
         .writer
-        .write(move |ledger| session::register(ledger, &what.session, &what.role, &by, now()))
+        .write(move |ledger| {
+            may_rule(ledger.connection(), &by)?;
+            session::register(ledger, &what.session, &what.role, &by.summary, now())
+        })
         .await?;
     visit.connection.reply(&json!({})).await?;
     Ok(())

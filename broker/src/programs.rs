@@ -166,6 +166,9 @@ pub fn look(path: &[u8]) -> Option<Found> {
     })
 }
 
+/// Options of Python that can stand before another one in the same word.
+const NO_VALUE: &str = "bBdEhiIOPqsSuvVx?";
+
 /// The files that an interpreter is told to obey; `Err` with the words that name one which
 /// cannot be known. An option that is followed by its value may be taken for one that is
 /// not: then a file too many is tied, never one too few.
@@ -181,7 +184,7 @@ fn instructions(command: &SimpleCommand, places: &Places<'_>) -> Result<Vec<Path
     while let Some(word) = words.next() {
         let text = word.text.as_str();
         if let Some(option) = text.strip_prefix('-').filter(|option| !option.is_empty()) {
-            let cluster = option.trim_start_matches(|letter: char| letter.is_ascii_uppercase());
+            let cluster = option.trim_start_matches(|letter| NO_VALUE.contains(letter));
             match cluster.strip_prefix('m').filter(|_| is_python) {
                 Some("") => {
                     let module = words.next().map(|word| word.text.as_str());
@@ -404,6 +407,7 @@ mod tests {
             ("make -Csub", "Makefile"),
             ("cd sub; python3 -Bm m", "sub/m.py"),
             ("cd sub; python3 -mm", "sub/m.py"),
+            ("cd sub; python3 -um m", "sub/m.py"),
             ("cd sub; python3 -X dev -m m", "sub/m.py"),
             ("cd sub; python3 -X dev m.py", "sub/m.py"),
             ("python3 sub/pkg", "sub/pkg/__main__.py"),

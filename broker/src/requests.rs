@@ -53,11 +53,11 @@ pub async fn answer(visit: &mut Visit, call: Call) -> Result<(), Failure> {
     match call.method.as_str() {
         wire::SUBMIT | wire::CHECK if speaks_otherwise(&call) => Err(version_mismatch(&call)),
         wire::SUBMIT => {
-            let submission = checked(parameters(&call)?)?;
+            let submission = at_home(visit, checked(parameters(&call)?)?).await?;
             submit::submit(visit, submission, call.more).await
         }
         wire::CHECK => {
-            let submission = checked(parameters(&call)?)?;
+            let submission = at_home(visit, checked(parameters(&call)?)?).await?;
             submit::check(visit, submission).await
         }
         wire::STATUS => status(visit, parameters(&call)?).await,
@@ -98,6 +98,23 @@ fn version_number(text: &str) -> Vec<u32> {
         .take(3)
         .map(|part| part.parse().unwrap_or(0))
         .collect()
+}
+
+/// Whose policy counts is not for a jail to say: its workspace is the one that it was given.
+async fn at_home(visit: &Visit, submission: wire::Submission) -> Result<wire::Submission, Failure> {
+    let holder = match visit.peer.home {
+        Home::Host => return Ok(submission),
+        Home::Jail { .. } => visit.service.holders.wait_for(&visit.peer).await,
+        Home::Unknown => None,
+    };
+    let Some(holder) = holder else {
+        let why = "whoever asks must be there, and in a jail that a running sjail holds";
+        return Err(Error::Refused(why.to_owned()).into());
+    };
+    Ok(wire::Submission {
+        workspace: holder.workspace,
+        ..submission
+    })
 }
 
 /// A submission whose form is right.

@@ -274,7 +274,8 @@ impl Policies {
         let mut files = Vec::new();
         for (name, format) in WORKSPACE {
             let path = workspace.join(name);
-            if let Some(text) = content(&path)? {
+            // A link would have us read, and quote, what its maker cannot.
+            if let Some(text) = content(&path, nix::libc::O_NOFOLLOW)? {
                 let trust = self.trust(&path, &text);
                 files.push(WorkspaceFile {
                     path: path.into(),
@@ -313,7 +314,7 @@ impl Policies {
 
     /// A file that is obeyed as it stands, with everybody who could have written it.
     fn trusted(&self, path: &Path) -> Result<Option<PolicyFile>> {
-        let Some(text) = content(path)? else {
+        let Some(text) = content(path, 0)? else {
             return Ok(None);
         };
         let real = fs::canonicalize(path).map_err(Error::file("read", path))?;
@@ -427,10 +428,10 @@ const FLAGS: [&str; 24] = [
 ];
 
 /// A regular file's content, `None` where there is none.
-fn content(path: &Path) -> Result<Option<Vec<u8>>> {
+fn content(path: &Path, links: i32) -> Result<Option<Vec<u8>>> {
     let opened = File::options()
         .read(true)
-        .custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY)
+        .custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY | links)
         .open(path);
     let file = match opened {
         Ok(file) => file,

@@ -306,6 +306,19 @@ pub enum Error {
         /// What it leads to.
         real: PathBuf,
     },
+    /// A granted path goes through a link that a jail can have laid.
+    #[error(
+        "{} is, or goes through, a link to {}, and lies where jails write, so one of them may have laid it: if it is yours, name {} itself",
+        show::name(path),
+        show::name(real),
+        show::name(real)
+    )]
+    LedOut {
+        /// As it was named.
+        path: PathBuf,
+        /// What it leads to.
+        real: PathBuf,
+    },
     /// A destination that the jail fills itself.
     #[error(
         "nothing can be put at {} in a jail: that place is the jail's own",

@@ -8,7 +8,7 @@ use crate::show::inert;
 const SHORTEST: usize = 6;
 
 /// Names of variables whose values are secret.
-const SECRET_NAMES: [&str; 12] = [
+const SECRET_NAMES: [&str; 16] = [
     "TOKEN",
     "SECRET",
     "PASSWORD",
@@ -21,15 +21,42 @@ const SECRET_NAMES: [&str; 12] = [
     "CREDENTIAL",
     "AUTH",
     "COOKIE",
+    "DATABASE_URL",
+    "CONNECTION_STRING",
+    "WEBHOOK",
+    "PGPASS",
+];
+
+/// Endings of such names.
+const SECRET_ENDINGS: [&str; 3] = ["_KEY", "_PAT", "_DSN"];
+
+/// What a secret follows on a line, up to the next blank or quote.
+const BEFORE_SECRETS: [&str; 9] = [
+    "bearer ",
+    "--password=",
+    "--passwd=",
+    "--passphrase=",
+    "--token=",
+    "--secret=",
+    "--api-key=",
+    "--apikey=",
+    "--access-token=",
 ];
 
 /// Beginnings of tokens that are secret wherever they stand, as their issuers
 /// document them, with the least length of what follows.
-const TOKEN_PREFIXES: [(&str, usize); 18] = [
+const TOKEN_PREFIXES: [(&str, usize); 25] = [
     ("ghp_", 30),
     ("gho_", 30),
     ("ghs_", 30),
     ("ghu_", 30),
+    ("ghr_", 30),
+    ("sk_live_", 16),
+    ("rk_live_", 16),
+    ("sk_test_", 16),
+    ("xapp-", 20),
+    ("SG.", 40),
+    ("eyJ0eXAi", 20),
     ("github_pat_", 20),
     ("glpat-", 20),
     ("sk-", 20),
@@ -94,6 +121,20 @@ impl Redactor {
                 .find(|secret| rest.starts_with(&secret.value))
                 .map(|secret| (secret.name.as_str(), secret.value.len()))
                 .or_else(|| word_start.then(|| token(rest)).flatten());
+            if secret.is_none()
+                && let Some((before, length)) = shaped(rest, word_start)
+            {
+                let (before, after) = rest.split_at(before);
+                // One that is known is named.
+                let inside = after.get(..length).unwrap_or_default();
+                let known = self.values.iter().find(|secret| inside == secret.value);
+                let name = known.map_or("secret", |secret| secret.name.as_str());
+                out.extend_from_slice(before);
+                out.extend_from_slice(format!("[redacted:{name}]").as_bytes());
+                rest = after.get(length..).unwrap_or_default();
+                word_start = false;
+                continue;
+            }
             let length = match secret {
                 Some((name, length)) => {
                     out.extend_from_slice(format!("[redacted:{name}]").as_bytes());
@@ -119,10 +160,44 @@ impl Redactor {
 
 fn is_secret_name(name: &[u8]) -> bool {
     let name = name.to_ascii_uppercase();
-    SECRET_NAMES.iter().any(|part| {
+    let holds = |part: &&str| {
         name.windows(part.len())
             .any(|window| window == part.as_bytes())
-    })
+    };
+    let ends = |end: &&str| name.ends_with(end.as_bytes());
+    SECRET_NAMES.iter().any(|part| holds(part)) || SECRET_ENDINGS.iter().any(|end| ends(end))
+}
+
+/// Where a secret begins that its surroundings mark as one, and how long it is:
+/// `Bearer …`, `--password=…`, `scheme://user:…@host`.
+fn shaped(text: &[u8], word_start: bool) -> Option<(usize, usize)> {
+    let until = |text: &[u8], ends: &[u8]| {
+        let end = text.iter().position(|byte| ends.contains(byte));
+        end.unwrap_or(text.len())
+    };
+    if let Some(authority) = text.strip_prefix(b"://") {
+        let authority = authority.get(..until(authority, b"/?# \t\r\n'\"\\"))?;
+        let host = authority.iter().rposition(|byte| *byte == b'@')?;
+        let user = authority
+            .get(..host)?
+            .iter()
+            .position(|byte| *byte == b':')?;
+        let length = host - user - 1;
+        // `$PASSWORD` is none yet.
+        let is_variable = authority.get(user + 1) == Some(&b'$');
+        return (length > 0 && !is_variable).then_some((3 + user + 1, length));
+    }
+    let before = BEFORE_SECRETS
+        .iter()
+        .filter(|_| word_start)
+        .find(|before| {
+            let start = text.get(..before.len());
+            start.is_some_and(|start| start.eq_ignore_ascii_case(before.as_bytes()))
+        })?;
+    let rest = text.get(before.len()..)?;
+    let length = until(rest, b" \t\r\n'\"\\;|&");
+    let is_variable = rest.first() == Some(&b'$');
+    (length >= SHORTEST && !is_variable).then_some((before.len(), length))
 }
 
 /// How many bytes at the start are a token that its issuer marks as one, and how.
@@ -145,7 +220,7 @@ pub(crate) fn holds_token(text: &str) -> bool {
     (0..bytes.len())
         .filter(|&at| begins(at))
         .filter_map(|at| token(&bytes[at..]))
-        .any(|(prefix, _)| !matches!(prefix, "sk-" | "eyJhbGciOi"))
+        .any(|(prefix, _)| !matches!(prefix, "sk-" | "sk_test_" | "eyJhbGciOi" | "eyJ0eXAi"))
 }
 
 fn is_token_byte(byte: u8) -> bool {
@@ -194,6 +269,48 @@ mod tests {
         // Too short to be one, or in the middle of a word.
         for plain in ["sk-learn", "task-management-of-very-long-names", "AKIA"] {
             assert_eq!(redactor().redact_text(plain), plain);
+        }
+    }
+
+    #[test]
+    fn secrets_are_known_by_where_they_stand() {
+        for (text, left) in [
+            (
+                "curl -H 'Authorization: Bearer abcdefgh12' https://h/x",
+                "curl -H 'Authorization: Bearer [redacted:secret]' https://h/x",
+            ),
+            (
+                "psql postgres://me:pw@db.example/x",
+                "psql postgres://me:[redacted:secret]@db.example/x",
+            ),
+            (
+                "git clone https://u:s3cr3t-value@h/a",
+                "git clone https://u:[redacted:GH_TOKEN]@h/a",
+            ),
+            (
+                "mysql --password=hunter22 -e 1",
+                "mysql --password=[redacted:secret] -e 1",
+            ),
+        ] {
+            assert_eq!(redactor().redact_text(text), left);
+        }
+        for plain in [
+            "git clone https://git@h/a",
+            "psql postgres://me:$PW@db/x",
+            "mysql --password=$PW",
+            "the bearer of a letter",
+            "http://h:80/a@b",
+        ] {
+            assert_eq!(redactor().redact_text(plain), plain);
+        }
+        for name in [
+            "STRIPE_KEY",
+            "GH_PAT",
+            "SENTRY_DSN",
+            "DATABASE_URL",
+            "SLACK_WEBHOOK",
+        ] {
+            assert!(is_secret_name(name.as_bytes()), "{name}");
         }
     }
 

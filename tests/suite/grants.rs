@@ -14,6 +14,7 @@ pub fn suite() -> Vec<Test> {
         always_is_a_narrow_pattern,
         shells_and_wrappers_are_never_allowed_for_good,
         the_allow_list_is_kept_and_recorded,
+        whoever_waits_makes_no_rule_for_it,
         every_status_has_its_name,
         the_owner_is_told,
     ]
@@ -151,7 +152,7 @@ fn the_allow_list_is_kept_and_recorded(scene: &Scene) -> Verdict {
     let desk = Desk::at(scene);
     scene.home_file(POLICY, "[commands]\nlevel = \"allowlist\"\n")?;
     let make = ["run", "--no-wait", "-c", "mkdir -p made"];
-    desk.sjail(make)?.exits(75)?;
+    desk.sjail(["check", "mkdir -p made"])?.exits(75)?;
     let add = ["allowlist", "add", "mkdir *", "--reason", "folders"];
     desk.sjail(add)?.succeeds()?;
     desk.sjail(make)?.succeeds()?;
@@ -178,6 +179,17 @@ fn the_allow_list_is_kept_and_recorded(scene: &Scene) -> Verdict {
         .filter(|record| record["event"] == "allowlist")
         .count();
     assert_eq!(count, 2, "{}", events.stdout);
+    Ok(())
+}
+
+fn whoever_waits_makes_no_rule_for_it(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    let make = ["allowlist", "add", LINE, "--reason", "x"];
+    let register = ["session", "register", "mine"];
+    desk.sjail(["run", "--no-wait", "-c", LINE])?.exits(75)?;
+    let sentence = "from another terminal";
+    desk.sjail(make)?.exits(77)?.stderr_has(sentence)?;
+    desk.sjail(register)?.exits(77)?.stderr_has(sentence)?;
     Ok(())
 }
 

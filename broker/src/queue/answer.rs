@@ -1,6 +1,6 @@
 //! Answering a request, and using the answer once.
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params};
 use sjail_policy::bytes::ByteString;
 use sjail_policy::plan::Plan;
 use sjail_policy::risk::Risk;
@@ -47,6 +47,14 @@ impl Approver {
             ))),
         }
     }
+}
+
+/// Nobody lets through by a rule what they wait for themselves.
+pub fn may_rule(connection: &Connection, by: &Approver) -> Result<()> {
+    for asked in request::pending(connection)? {
+        by.may_answer(&asked)?;
+    }
+    Ok(())
 }
 
 /// To a critical command a yes is typed in full, and is good for once.

@@ -424,6 +424,16 @@ pub struct Page {
     pub before: Option<String>,
 }
 
+/// All that wait.
+pub fn pending(connection: &Connection) -> Result<Vec<Stored>> {
+    let all = Page {
+        status: Some(RequestStatus::Pending),
+        before: None,
+        limit: u32::MAX,
+    };
+    list(connection, &all).map(|(stored, _)| stored)
+}
+
 /// Requests, the newest first, and how many there are in all.
 pub fn list(connection: &Connection, page: &Page) -> Result<(Vec<Stored>, u64)> {
     let act = "list the requests";

@@ -60,7 +60,7 @@ pub fn prepare(
         readable(&mut tree, Path::new(path));
     }
     grants::workspace(&mut tree, &plan.workspace)?;
-    grants::lay(&mut tree, &plan.filesystem.grants)?;
+    grants::lay(&mut tree, &plan.workspace, &plan.filesystem.grants)?;
     for path in plan.home.toolchains.iter().chain(&plan.home.config) {
         if !home::is_git_config(path.as_path(), plan.home.path.as_path()) {
             readable(&mut tree, path.as_path());

@@ -24,11 +24,20 @@ pub fn workspace(tree: &mut Tree, workspace: &Workspace) -> Result<(), Error> {
     if path == Path::new("/") {
         return everything(tree, shown);
     }
-    put(tree, path, path, shown, Missing::Refuse)
+    put(tree, path, path, shown, (Missing::Refuse, &[]))
 }
 
 /// Shows what `--ro`, `--rw`, `--bind` and the policy name.
-pub fn lay(tree: &mut Tree, grants: &[Grant]) -> Result<(), Error> {
+pub fn lay(tree: &mut Tree, workspace: &Workspace, grants: &[Grant]) -> Result<(), Error> {
+    let writable = std::iter::once((workspace.access, workspace.path.as_path()))
+        .chain(
+            grants
+                .iter()
+                .map(|grant| (grant.access, grant.source.as_path())),
+        )
+        .filter(|(access, _)| *access == Access::Rw)
+        .map(|(_, path)| path);
+    let writable: Vec<&Path> = writable.collect();
     for grant in grants {
         let shown = match grant.access {
             Access::None => continue,
@@ -40,10 +49,19 @@ pub fn lay(tree: &mut Tree, grants: &[Grant]) -> Result<(), Error> {
             grant.source.as_path(),
             grant.dest.as_path(),
             shown,
-            grant.missing,
+            (grant.missing, &writable),
         )?;
     }
     Ok(())
+}
+
+/// What jails can write may hold links that one of them has laid: a name in there that leads
+/// out of it gives nothing.
+fn leads_out(source: &Path, real: &Path, writable: &[&Path]) -> bool {
+    writable.iter().any(|top| {
+        let inside = source != *top && source.starts_with(top);
+        inside && !std::fs::canonicalize(top).is_ok_and(|top| real.starts_with(top))
+    })
 }
 
 fn put(
@@ -51,7 +69,7 @@ fn put(
     source: &Path,
     dest: &Path,
     shown: Shown,
-    missing: Missing,
+    (missing, writable): (Missing, &[&Path]),
 ) -> Result<(), Error> {
     let seen = match look::through_links(source) {
         Ok(seen) => seen,
@@ -65,6 +83,12 @@ fn put(
             };
         }
     };
+    if leads_out(source, &seen.path, writable) {
+        return Err(Error::LedOut {
+            path: source.to_owned(),
+            real: seen.path,
+        });
+    }
     let dest = plain(dest).ok_or_else(|| Error::BadPath {
         path: dest.to_owned(),
     })?;

@@ -10,7 +10,7 @@ use sjail_policy::plan::{CacheSource, Home, Network};
 use super::What;
 use super::kept::{self, Kept};
 use super::look::{self, Names};
-use super::tree::{Kind, Shown, Tree};
+use super::tree::{Kind, Seen, Shown, Tree};
 use crate::error::Error;
 use crate::net::settings;
 use crate::net::ssh::known_hosts;
@@ -124,6 +124,7 @@ fn own_caches(tree: &mut Tree, home: &Home, host: &Names, cache: &Path) -> Resul
         path: cache.to_owned(),
         error: errno.into(),
     })?;
+    let cache = &seen.path.clone();
     tree.show(seen, &dest, Shown::Writable);
     for path in &home.caches {
         let path = path.as_path();
@@ -143,7 +144,7 @@ fn own_caches(tree: &mut Tree, home: &Home, host: &Names, cache: &Path) -> Resul
         }
         if tree.covered(path) {
             // Inside a toolchain: only a mount can stand there, on a folder that exists.
-            if let Ok(seen) = look::through_links(&cache.join(&name))
+            if let Some(seen) = own_folder(&cache.join(&name))?
                 && look::at(path).is_some_and(|(there, _)| there.kind == Kind::Folder)
             {
                 tree.show(seen, path, Shown::Writable);
@@ -159,6 +160,21 @@ fn own_caches(tree: &mut Tree, home: &Home, host: &Names, cache: &Path) -> Resul
         tree.link(path, &target);
     }
     Ok(())
+}
+
+/// A folder in the sandbox's own cache. Jails write there: whatever else one has put in its
+/// place, a link above all, is nothing to be shown, and goes.
+fn own_folder(path: &Path) -> Result<Option<Seen>, Error> {
+    let folder = || {
+        let (seen, _) = look::at(path)?;
+        (seen.kind == Kind::Folder).then_some(seen)
+    };
+    if let Some(seen) = folder() {
+        return Ok(Some(seen));
+    }
+    let _ = fs::remove_file(path);
+    make_folder(path)?;
+    Ok(folder())
 }
 
 /// `.cargo/registry` is `cargo-registry` in the sandbox's own cache folder.

@@ -296,7 +296,7 @@ pub fn prepare(
     system::lay(&mut tree, &plan.filesystem.system, host.uid)?;
     let image = etc::lay(&mut tree, &plan.filesystem.etc, host, network)?;
     grants::workspace(&mut tree, &plan.workspace)?;
-    grants::lay(&mut tree, &plan.filesystem.grants)?;
+    grants::lay(&mut tree, &plan.workspace, &plan.filesystem.grants)?;
     let kept = host.kept.as_ref();
     home::lay(&mut tree, &plan.home, host.cache.as_deref(), kept)?;
     if network == NetworkSpace::Filtered {

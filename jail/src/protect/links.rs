@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{AtFlags, OFlag, readlinkat};
-use nix::sys::stat::{SFlag, fstatat};
+use nix::sys::stat::{SFlag, fstat, fstatat};
 
 use super::inventory::Moment;
 use crate::sys::directory::{self, Kind};
@@ -49,16 +49,17 @@ enum Part {
     Plain,
 }
 
-/// Links and pipes in a folder of git that can have been made since then.
+/// Links and pipes in a folder of git that can have come there since then. A folder that was
+/// moved there brings older ones along: in whatever has changed, all of them count.
 pub fn made_since(since: &Moment, git_dir: &Path, depth: Depth) -> Found {
     let mut found = Found::default();
     let Some(top) = open(None, git_dir) else {
         return found;
     };
-    let mut folders = vec![(PathBuf::new(), Part::Git)];
+    let mut folders = vec![(PathBuf::new(), Part::Git, false)];
     let mut looked = 0;
     let mut buffer = vec![0; 32 << 10];
-    while let Some((folder, part)) = folders.pop() {
+    while let Some((folder, part, above)) = folders.pop() {
         looked += 1;
         if looked > MOST {
             found.unfinished = true;
@@ -70,6 +71,8 @@ pub fn made_since(since: &Moment, git_dir: &Path, depth: Depth) -> Found {
         };
         // Gone meanwhile, or a link by now, which was or will be seen above it.
         let Some(open) = opened else { continue };
+        let is_top = folder.as_os_str().is_empty();
+        let changed = above || !is_top && fstat(&open).is_ok_and(|stat| since.may_precede(&stat));
         let inside = match (part, has(&open, c"HEAD")) {
             (Part::Modules, true) => Part::Git,
             (part, _) => part,
@@ -83,8 +86,10 @@ pub fn made_since(since: &Moment, git_dir: &Path, depth: Depth) -> Found {
                 match kind {
                     Kind::File => {}
                     Kind::Folder if depth == Depth::Top => {}
-                    Kind::Folder => folders.extend(below(inside, name).map(|part| (path, part))),
-                    Kind::Link | Kind::Other if leads_astray(since, &open, name) => {
+                    Kind::Folder => {
+                        folders.extend(below(inside, name).map(|part| (path, part, changed)));
+                    }
+                    Kind::Link | Kind::Other if leads_astray(since, &open, name, changed) => {
                         found.paths.push(git_dir.join(path));
                     }
                     Kind::Link | Kind::Other => {}
@@ -122,7 +127,7 @@ fn has(folder: &OwnedFd, name: &CStr) -> bool {
 }
 
 /// A new link or pipe, but for the way in which old versions of git write HEAD.
-fn leads_astray(since: &Moment, folder: &OwnedFd, name: &CStr) -> bool {
+fn leads_astray(since: &Moment, folder: &OwnedFd, name: &CStr, changed: bool) -> bool {
     let Ok(stat) = fstatat(folder, name, AtFlags::AT_SYMLINK_NOFOLLOW) else {
         return false;
     };
@@ -134,9 +139,10 @@ fn leads_astray(since: &Moment, folder: &OwnedFd, name: &CStr) -> bool {
             && target.starts_with("refs")
             && target.iter().all(|part| part != OsStr::new(".."))
     };
+    let is_new = changed || since.may_precede(&stat);
     match kind {
-        SFlag::S_IFLNK => since.may_precede(&stat) && !is_head(),
-        SFlag::S_IFIFO => since.may_precede(&stat),
+        SFlag::S_IFLNK => is_new && !is_head(),
+        SFlag::S_IFIFO => is_new,
         _ => false,
     }
 }
@@ -190,6 +196,23 @@ mod tests {
         }
         assert_eq!(names(git, Depth::Whole), found);
         assert_eq!(names(git, Depth::Top), ["COMMIT_EDITMSG"]);
+    }
+
+    #[test]
+    fn a_folder_that_is_moved_brings_its_links_along() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = &fs::canonicalize(folder.path()).unwrap();
+        let git = &top.join("git");
+        for sub in ["git/refs", "stash/a", "git/old"] {
+            fs::create_dir_all(top.join(sub)).unwrap();
+        }
+        symlink("/nowhere", git.join("old/kept")).unwrap();
+        symlink("/nowhere", top.join("stash/a/HEAD")).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(60));
+        let began = Moment::now();
+        fs::rename(top.join("stash"), git.join("logs")).unwrap();
+        let found = made_since(&began, git, Depth::Whole);
+        assert_eq!(found.paths, [git.join("logs/a/HEAD")]);
     }
 
     #[test]

@@ -124,6 +124,8 @@ pub fn suite() -> Vec<Test> {
         b23_links_that_git_writes_through,
         b30_a_push_runs_no_hook_of_the_jail,
         b30_a_commit_makes_no_repository_of_two_halves,
+        b23_a_grant_follows_no_link_that_was_laid,
+        b23_a_link_in_the_kept_cache_shows_nothing,
         b23_another_jail_swaps_a_folder_of_the_copy,
     ]);
     all
@@ -267,6 +269,67 @@ fn b30_committed_repositories_of_any_name(scene: &Scene) -> Verdict {
             })?;
         }
     }
+    Ok(())
+}
+
+/// The sandbox's caches are kept from run to run, and jails write there: a link in the place of
+/// one is not followed when the next run mounts it inside a folder of the host.
+fn b23_a_link_in_the_kept_cache_shows_nothing(scene: &Scene) -> Verdict {
+    let private = scene.home().join("private");
+    fs::create_dir_all(&private)?;
+    fs::write(private.join("key"), "secret")?;
+    scene.home_file(".local/share/pnpm/store/v10/x", "")?;
+    let cache = "~/.cache/local-share-pnpm-store";
+    let run = |line: &str| scene.run(["-c", line]).output();
+    run(&format!("mkdir -p {cache} && echo own >{cache}/mine"))?.exits(0)?;
+    let look = "cat ~/.local/share/pnpm/store/*; echo x >~/.local/share/pnpm/store/new";
+    run(look)?.stdout_has("own")?;
+    let lay = format!(
+        "mv {cache} ~/.cache/old; ln -s {} {cache}",
+        private.display()
+    );
+    run(&lay)?.exits(0)?;
+    let output = run(look)?;
+    output.lacks("secret")?;
+    ensure(!private.join("new").exists(), || {
+        format!("written behind the link: {output}")
+    })?;
+    Ok(())
+}
+
+/// What the owner grants by a name in the workspace is not what a jail made of that name.
+fn b23_a_grant_follows_no_link_that_was_laid(scene: &Scene) -> Verdict {
+    let private = scene.outside().join("private");
+    fs::create_dir_all(&private)?;
+    fs::write(private.join("key"), "secret")?;
+    let bind = |mode: &str| format!("{}/data:/mnt/d:{mode}", scene.workspace().display());
+    let grants = [
+        ["--ro", "data"].map(str::to_owned),
+        ["--rw", "data"].map(str::to_owned),
+        ["--bind".to_owned(), bind("ro")],
+        ["--bind".to_owned(), bind("rw")],
+    ];
+    let look = "cat data/key /mnt/d/key; echo x >data/new; echo x >/mnt/d/new";
+    let run = |grant: &[String; 2]| {
+        let words = grant.iter().map(String::as_str).chain(["-c", look]);
+        scene.run(words).output()
+    };
+    scene.file("data/key", "own")?;
+    scene.file("data/sub/x", "")?;
+    for grant in &grants {
+        run(grant)?.stdout_has("own")?;
+    }
+    let lay = format!("mv data old; ln -s {} data", private.display());
+    scene.run(["-c", &lay]).output()?.exits(0)?;
+    for grant in &grants {
+        let output = run(grant)?;
+        output.lacks("secret")?;
+        ensure(!private.join("new").exists(), || {
+            format!("{grant:?} wrote behind the link: {output}")
+        })?;
+    }
+    let output = run(&grants[0])?;
+    output.exits(125)?.stderr_has("lies where jails write")?;
     Ok(())
 }
 

@@ -49,10 +49,24 @@ def asked(cwd):
     s.sendall(json.dumps({"method": "io.sjail.Broker.Submit", "parameters": wish}).encode() + b"\0")
     return s.recv(65536).decode().replace(cwd, "")
 answers = {asked(os.environ["HOME"] + "/" + name) for name in ("private", "private/file", "nothing")}
+os.mkdir("t")
+os.symlink(os.environ["HOME"] + "/.netrc", "t/sjail.toml")
+def check(cwd):
+    wish = {"protocol": PROTOCOL, "version": "0.1.0", "command": {"argv": ["ls"]}, "cwd": cwd,
+            "workspace": cwd, "env": [], "options": []}
+    s.sendall(json.dumps({"method": "io.sjail.Broker.Check", "parameters": wish}).encode() + b"\0")
+    return s.recv(65536).decode()
+told = check(os.getcwd() + "/t") + check(os.environ["HOME"] + "/other")
+print("files of others are quoted:", "hunter22" in told or "other-rule" in told)
 print("folders that are there and not:", len(answers), "the jail's workspace" in answers.pop())
 "#
     .replace("PROTOCOL", &PROTOCOL.to_string());
     scene.home_file("private/file", "x")?;
+    scene.home_file(".netrc", "machine h login me password hunter22\n")?;
+    scene.home_file(
+        "other/sjail.toml",
+        "[commands]\ndeny = [\"other-rule *\", \"ls\"]\n",
+    )?;
     scene.file("call.py", &call)?;
     scene.file(
         "hook.json",
@@ -78,6 +92,7 @@ print("folders that are there and not:", len(answers), "the jail's workspace" in
     ran.succeeds()?.stdout_is(
         "check 75\nasked 75\nelsewhere 77\nout\nran 3\nblocked 77\nloosened 125\ncode 125\nqueue 125\n\"deny\"\n\
          request.sock\ncontrol verb: org.varlink.service.InterfaceNotFound\n\
+         files of others are quoted: False\n\
          folders that are there and not: 1 True\n",
     )?;
     assert!(runtime.exists(), "the control: it is there, outside");
