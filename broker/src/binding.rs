@@ -162,6 +162,9 @@ impl Binder {
     }
 }
 
+/// A file that is larger is not read for an approval: nobody is to keep the broker busy.
+const LARGEST: u64 = 512 << 20;
+
 /// Which file or folder it is, whatever it holds.
 fn bind_place(path: &Path) -> Result<BoundFile> {
     let metadata = fs::metadata(path).map_err(Error::file("look at", path))?;
@@ -174,6 +177,10 @@ fn bind_place(path: &Path) -> Result<BoundFile> {
 }
 
 fn hash_file(file: &mut File) -> io::Result<Hash> {
+    if file.metadata()?.len() > LARGEST {
+        let why = "it is larger than 512 MiB, too large for an approval to be tied to it";
+        return Err(io::Error::other(why));
+    }
     let mut digest = Sha256::new();
     let mut buffer = vec![0; 1 << 16];
     loop {

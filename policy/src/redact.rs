@@ -165,7 +165,7 @@ fn is_secret_name(name: &[u8]) -> bool {
             .any(|window| window == part.as_bytes())
     };
     let ends = |end: &&str| name.ends_with(end.as_bytes());
-    SECRET_NAMES.iter().any(|part| holds(part)) || SECRET_ENDINGS.iter().any(|end| ends(end))
+    SECRET_NAMES.iter().any(holds) || SECRET_ENDINGS.iter().any(ends)
 }
 
 /// Where a secret begins that its surroundings mark as one, and how long it is:

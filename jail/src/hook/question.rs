@@ -1,6 +1,6 @@
 //! What an agent is about to do, out of the JSON that it sends.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use sjail_policy::rule::Operation;
@@ -162,7 +162,7 @@ fn act(name: &str, input: &Value) -> Result<(Option<&'static str>, Act), String>
             let lists = ["include", "paths"].map(|list| input[list].as_array());
             let paths = lists.into_iter().flatten().flatten();
             let files: Option<Vec<_>> = paths
-                .map(|path| Some((Operation::Read, path.as_str()?.to_owned())))
+                .map(|path| Some((Operation::Read, reached_by(path.as_str()?))))
                 .collect();
             let files = files.filter(|files| !files.is_empty());
             (
@@ -170,10 +170,20 @@ fn act(name: &str, input: &Value) -> Result<(Option<&'static str>, Act), String>
                 Act::Files(files.ok_or("`include` is missing")?),
             )
         }
-        "Glob"
-        | "Grep"
+        "Glob" | "glob" => {
+            let Act::Files(mut files) = below()? else {
+                return Err("a pattern looks below a folder".to_owned());
+            };
+            if let Some(pattern) = spelled(&["pattern"])? {
+                let reached = reached_by(&pattern);
+                let folder = files.first().map_or(".", |(_, folder)| folder.as_str());
+                let reached = Path::new(folder).join(reached);
+                files.push((Operation::Read, reached.to_string_lossy().into_owned()));
+            }
+            (Some("read"), Act::Files(files))
+        }
+        "Grep"
         | "LS"
-        | "glob"
         | "grep"
         | "list"
         | "list_directory"
@@ -185,6 +195,28 @@ fn act(name: &str, input: &Value) -> Result<(Option<&'static str>, Act), String>
         }
         _ => (None, Act::Other),
     })
+}
+
+/// Where a pattern for names begins to look: what stands before its first wildcard, and the
+/// top of everything where a later part can lead anywhere.
+fn reached_by(pattern: &str) -> String {
+    let Some(special) = pattern.find(['*', '?', '[', '{', '!', '(']) else {
+        return pattern.to_owned();
+    };
+    let (before, rest) = pattern.split_at(special);
+    let is_free = rest
+        .split(['/', '{', ',', '}', '|', '(', ')'])
+        .any(|part| part == "..")
+        || ["{/", ",/", "{~", ",~", "|/", "(/"]
+            .iter()
+            .any(|way| rest.contains(way));
+    match before.rfind('/') {
+        _ if is_free => "/".to_owned(),
+        Some(0) => "/".to_owned(),
+        Some(slash) => before[..slash].to_owned(),
+        None if before.starts_with('~') => "~".to_owned(),
+        None => ".".to_owned(),
+    }
 }
 
 /// The files that a patch writes.
@@ -239,6 +271,34 @@ mod tests {
             assert_eq!(question.cwd, Some(PathBuf::from("/w")));
             assert!(matches!(question.act, Act::Shell { line, .. } if line == "ls"));
         }
+    }
+
+    #[test]
+    fn patterns_are_judged_by_where_they_lead() {
+        for (pattern, reached) in [
+            ("src/**/*.{ts,tsx}", "src"),
+            ("**/*.rs", "."),
+            ("*.md", "."),
+            ("a/b.txt", "a/b.txt"),
+            ("/home/u/.ssh/*", "/home/u/.ssh"),
+            ("~/.ssh/*", "~/.ssh"),
+            ("~*/x", "~"),
+            ("{/home/u/.ssh/id_rsa,x}", "/"),
+            ("src/{a,../../../home}/x", "/"),
+            ("*/../../x", "/"),
+            ("/*", "/"),
+        ] {
+            assert_eq!(reached_by(pattern), reached, "{pattern}");
+        }
+        let text = r#"{"hook_event_name":"PreToolUse","cwd":"/w","tool_name":"Glob","tool_input":{"pattern":"/home/u/.ssh/*"}}"#;
+        let question = read(Agent::ClaudeCode, text.as_bytes()).unwrap();
+        let Act::Files(files) = question.act else {
+            unreachable!("it names files")
+        };
+        assert!(
+            files.iter().any(|(_, path)| path == "/home/u/.ssh"),
+            "{files:?}"
+        );
     }
 
     #[test]

@@ -213,6 +213,31 @@ fn inside(judge: &Judge, folder: &str) -> Result<(), String> {
     }
 }
 
+/// Words as one line.
+fn joined(words: &[impl AsRef<str>]) -> String {
+    let words: Vec<String> = words.iter().map(|word| quoted(word.as_ref())).collect();
+    words.join(" ")
+}
+
+/// A word as every shell reads it: fish takes a backslash between single quotes for more than
+/// itself, so none is there.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=/.,:+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    let mut out = String::from("'");
+    for letter in word.chars() {
+        match letter {
+            '\'' => out.push_str("'\\''"),
+            '\\' => out.push_str("'\\\\'"),
+            letter => out.push(letter),
+        }
+    }
+    out.push('\'');
+    out
+}
+
 /// The line that runs the agent's line in the jail.
 fn jailed(agent: Agent, question: &Question, judge: &Judge) -> Result<String, String> {
     let Act::Shell {
@@ -244,7 +269,7 @@ fn jailed(agent: Agent, question: &Question, judge: &Judge) -> Result<String, St
         words.push(format!("--timeout={limit}ms"));
     }
     words.push(format!("-c={line}"));
-    Ok(shell_words::join(words))
+    Ok(joined(&words))
 }
 
 /// The agent's own line in one that is ours already: this very program, the same agent and
@@ -252,7 +277,7 @@ fn jailed(agent: Agent, question: &Question, judge: &Judge) -> Result<String, St
 fn own_line(agent: Agent, question: &Question, judge: &Judge, line: &str) -> Option<String> {
     let words = shell_words::split(line).ok()?;
     // Said in exactly our own way: whatever else a shell would see in it is not.
-    if shell_words::join(&words) != line {
+    if joined(&words) != line {
         return None;
     }
     let [program, run, flags @ .., last] = words.as_slice() else {
@@ -309,7 +334,7 @@ mod tests {
         };
         let inner = |session: Option<&str>, words: &[&str]| {
             let words = [&[own, "run"], words].concat();
-            let line = shell_words::join(words);
+            let line = joined(&words);
             own_line(Agent::Cursor, &question(session), &judge, &line)
         };
         let plain = ["--agent=cursor", "--no-wait", "-c=ls -la"];
@@ -348,6 +373,21 @@ mod tests {
             format!("/tmp/sjail {ours} '-c=ls'"),
         ] {
             assert_eq!(given(line.clone()), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_quoted_word_is_itself_in_every_shell() {
+        let word = "echo \\'; touch x # \"$HOME\" \\\\ `id` a\\b";
+        for shell in ["sh", "bash", "zsh", "fish"] {
+            let line = format!("printf %s {}", quoted(word));
+            let Ok(output) = std::process::Command::new(shell)
+                .args(["-c", &line])
+                .output()
+            else {
+                continue;
+            };
+            assert_eq!(String::from_utf8_lossy(&output.stdout), word, "{shell}");
         }
     }
 }
