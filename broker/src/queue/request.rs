@@ -257,7 +257,11 @@ pub fn ask(ledger: &mut Ledger, new: New, now: i64) -> Result<Asked> {
         .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
         .map_err(Error::database("count the requests"))?;
     let waiting = waiting.unsigned_abs();
-    if waiting >= new.limit {
+    // Jails fill half of it at most: whoever is outside can still ask.
+    let half = new.limit.div_ceil(2);
+    let is_jailed = new.body.peer["jailed"] == true;
+    let jails_are_full = is_jailed && waiting >= half && jailed(connection)? >= half;
+    if waiting >= new.limit || jails_are_full {
         let mut entry = new.entry;
         entry.event = Event::Decision;
         entry.decision = Some("block".to_owned());
@@ -422,6 +426,18 @@ pub struct Page {
     pub limit: u32,
     /// Only requests before the one of this name.
     pub before: Option<String>,
+}
+
+/// How many of those that wait were asked for in a jail.
+fn jailed(connection: &Connection) -> Result<u64> {
+    // Text of others is escaped in there: it cannot look like this.
+    let count = "SELECT count(*) FROM request WHERE status = 'pending' \
+                 AND instr(body, '\"jailed\":true') > 0";
+    let counted: i64 = connection
+        .prepare_cached(count)
+        .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
+        .map_err(Error::database("count the requests of jails"))?;
+    Ok(counted.unsigned_abs())
 }
 
 /// All that wait.

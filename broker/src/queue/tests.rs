@@ -559,3 +559,24 @@ fn a_host_is_allowed_for_good_for_one_package_manager() {
         .collect();
     assert_eq!(known, [("npm", "reg.test:443".to_owned())]);
 }
+
+#[test]
+fn jails_leave_half_of_the_queue_to_others() {
+    let mut desk = desk();
+    let ask = |desk: &mut Desk, command: &str, jailed: bool| {
+        let mut new = new(command);
+        new.limit = 6;
+        new.body.peer = serde_json::json!({ "jailed": jailed });
+        ask(&mut desk.ledger, new, 100).unwrap()
+    };
+    for number in 0..3 {
+        let asked = ask(&mut desk, &format!("in \"jailed\":true {number}"), true);
+        assert!(matches!(asked, Asked::New(_)));
+    }
+    assert_eq!(ask(&mut desk, "in 4", true), Asked::Full { waiting: 3 });
+    for number in 0..3 {
+        let asked = ask(&mut desk, &format!("out \"jailed\":true {number}"), false);
+        assert!(matches!(asked, Asked::New(_)));
+    }
+    assert_eq!(ask(&mut desk, "out 4", false), Asked::Full { waiting: 6 });
+}
