@@ -232,14 +232,11 @@ async fn revoke(visit: &mut Visit, what: wire::ById) -> Result<(), Failure> {
 
 async fn allowlist_add(visit: &mut Visit, what: wire::AllowlistAdd) -> Result<(), Failure> {
     proposal::check(&what.pattern)?;
-    let by = approver(visit, None, None)?;
+    let by = summary(visit);
     visit
         .service
         .writer
-        .write(move |ledger| {
-            may_rule(ledger.connection(), &by)?;
-            allowlist::add(ledger, &what, &by.summary, now())
-        })
+        .write(move |ledger| allowlist::add(ledger, &what, &by, now()))
         .await?;
     refresh_allowlist(visit).await?;
     allowlist_list(visit).await
@@ -292,7 +289,9 @@ async fn register_session(visit: &mut Visit, what: wire::RegisterSession) -> Res
         .service
         .writer
         .write(move |ledger| {
-            may_rule(ledger.connection(), &by)?;
+            may_rule(ledger.connection(), &by, |asked| {
+                asked.body.session.as_ref() == Some(&what.session)
+            })?;
             session::register(ledger, &what.session, &what.role, &by.summary, now())
         })
         .await?;

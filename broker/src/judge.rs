@@ -369,6 +369,14 @@ impl Judge {
 
     /// Which patterns of the allow list let a line run.
     pub fn allowing(&self, line: &[u8], cwd: &Path) -> Vec<String> {
+        let rules = self
+            .allowlist
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        self.matching(&rules, line, cwd)
+    }
+
+    fn matching(&self, rules: &[Rule], line: &[u8], cwd: &Path) -> Vec<String> {
         let account = self.policies.account();
         let context = Context::new(
             &cwd.to_string_lossy(),
@@ -376,10 +384,6 @@ impl Judge {
             &account.name,
         );
         let line = classify::classify(line, &context);
-        let rules = self
-            .allowlist
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
         rules
             .iter()
             .filter(

@@ -14,7 +14,7 @@ pub fn suite() -> Vec<Test> {
         always_is_a_narrow_pattern,
         shells_and_wrappers_are_never_allowed_for_good,
         the_allow_list_is_kept_and_recorded,
-        whoever_waits_makes_no_rule_for_it,
+        whoever_waits_makes_its_session_no_main_one,
         every_status_has_its_name,
         the_owner_is_told,
     ]
@@ -182,14 +182,14 @@ fn the_allow_list_is_kept_and_recorded(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-fn whoever_waits_makes_no_rule_for_it(scene: &Scene) -> Verdict {
+fn whoever_waits_makes_its_session_no_main_one(scene: &Scene) -> Verdict {
     let desk = Desk::at(scene);
-    let make = ["allowlist", "add", LINE, "--reason", "x"];
-    let register = ["session", "register", "mine"];
-    desk.sjail(["run", "--no-wait", "-c", LINE])?.exits(75)?;
-    let sentence = "from another terminal";
-    desk.sjail(make)?.exits(77)?.stderr_has(sentence)?;
-    desk.sjail(register)?.exits(77)?.stderr_has(sentence)?;
+    desk.sjail(["run", "--no-wait", "--session=mine", "-c", LINE])?
+        .exits(75)?;
+    desk.sjail(["session", "register", "mine"])?
+        .exits(77)?
+        .stderr_has("from another terminal")?;
+    desk.sjail(["session", "register", "another"])?.succeeds()?;
     Ok(())
 }
 

@@ -49,12 +49,17 @@ impl Approver {
     }
 }
 
-/// Nobody lets through by a rule what they wait for themselves.
-pub fn may_rule(connection: &Connection, by: &Approver) -> Result<()> {
-    for asked in request::pending(connection)? {
-        by.may_answer(&asked)?;
-    }
-    Ok(())
+/// Nobody makes a rule that concerns what they wait for themselves.
+pub fn may_rule(
+    connection: &Connection,
+    by: &Approver,
+    concerns: impl Fn(&Stored) -> bool,
+) -> Result<()> {
+    let asked = request::pending(connection)?;
+    asked
+        .iter()
+        .filter(|asked| concerns(asked))
+        .try_for_each(|asked| by.may_answer(asked))
 }
 
 /// To a critical command a yes is typed in full, and is good for once.

@@ -222,7 +222,7 @@ fn joined(words: &[impl AsRef<str>]) -> String {
 /// A word as every shell reads it: fish takes a backslash between single quotes for more than
 /// itself, so none is there.
 fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=/.,:+@%".contains(c);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_/.,:+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();
     }

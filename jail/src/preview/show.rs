@@ -59,6 +59,8 @@ pub fn numbers(totals: &Totals) -> String {
         count => parts.push(format!("{} new folders", grouped(count))),
     }
     match totals.removed_folders {
+        // With files in them, those say it.
+        _ if totals.deleted > 0 => {}
         0 => {}
         1 => parts.push("1 deleted folder".to_owned()),
         count => parts.push(format!("{} deleted folders", grouped(count))),
@@ -111,6 +113,8 @@ pub fn brief(totals: &Totals) -> String {
         count => parts.push(format!("makes {} folders", grouped(count))),
     }
     match totals.removed_folders {
+        // With files in them, those say it.
+        _ if totals.deleted > 0 => {}
         0 => {}
         1 => parts.push("deletes 1 folder".to_owned()),
         count => parts.push(format!("deletes {} folders", grouped(count))),
