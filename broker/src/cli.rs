@@ -1,6 +1,8 @@
 //! What can be typed. People type it as `sjail queue …`; `sjail` hands the words on.
 
+use std::ffi::OsString;
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -77,6 +79,11 @@ pub fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
+    let called = called();
+    if called == "sjail" || called.starts_with("sandbox-") {
+        // Whoever reads who has answered knows it by what was typed.
+        let _ = std::fs::write("/proc/self/comm", called);
+    }
     let result = match arguments.verb {
         Verb::Serve { idle, detach } => {
             if detach {
@@ -104,13 +111,42 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Reads the words; the verbs that people type behind `sjail` are named so.
+/// Reads the words; the verbs that people type behind `sjail` are named so, and those that have
+/// a name of their own are named by it.
 fn read() -> std::result::Result<Arguments, clap::Error> {
-    let own = std::env::args().nth(1);
-    let own = own.is_none_or(|verb| verb == "serve" || verb == "stop" || verb.starts_with('-'));
-    let name = if own { "sjail-broker" } else { "sjail" };
-    let matches = Arguments::command().bin_name(name).try_get_matches()?;
-    Arguments::from_arg_matches(&matches)
+    let called = called();
+    let verb = match called.as_str() {
+        "sandbox-queue" => Verb::Queue(read_as("sandbox-queue")?),
+        "sandbox-audit" => Verb::Audit(read_as("sandbox-audit")?),
+        "sandbox-allowlist" => Verb::Allowlist(read_as("sandbox-allowlist")?),
+        _ => {
+            let own = std::env::args().nth(1);
+            let own =
+                own.is_none_or(|verb| verb == "serve" || verb == "stop" || verb.starts_with('-'));
+            let name = if own { "sjail-broker" } else { "sjail" };
+            let matches = Arguments::command().bin_name(name).try_get_matches()?;
+            return Arguments::from_arg_matches(&matches);
+        }
+    };
+    Ok(Arguments { verb })
+}
+
+/// The last part of the name that was typed.
+fn called() -> String {
+    let called = std::env::args_os().next().unwrap_or_default();
+    let name = Path::new(&called).file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// The words behind the verb, as those of a program of that name.
+fn read_as<T: Subcommand>(name: &'static str) -> std::result::Result<T, clap::Error> {
+    let command = clap::Command::new(name)
+        .bin_name(name)
+        .subcommand_required(true)
+        .arg_required_else_help(true);
+    let words = std::iter::once(OsString::from(name)).chain(std::env::args_os().skip(2));
+    let matches = T::augment_subcommands(command).try_get_matches_from(words)?;
+    T::from_arg_matches(&matches)
 }
 
 /// What is refused is told apart from what went wrong.

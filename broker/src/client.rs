@@ -154,7 +154,12 @@ fn named_error(name: &str, parameters: &serde_json::Value) -> Error {
     let text = |key: &str| parameters[key].as_str().unwrap_or_default().to_owned();
     match name {
         control::ERROR_NOT_FOUND => Error::NotFound {
-            what: "entry",
+            what: match parameters["what"].as_str() {
+                Some("request") => "request",
+                Some("grant") => "grant",
+                Some("pattern") => "pattern",
+                _ => "entry",
+            },
             name: text("name"),
         },
         control::ERROR_WRONG_STATUS => {

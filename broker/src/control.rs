@@ -260,10 +260,13 @@ async fn refresh_registries(visit: &Visit) -> Result<(), Failure> {
 async fn allowlist_test(visit: &mut Visit, what: wire::AllowlistTest) -> Result<(), Failure> {
     let home = visit.service.judge.policies().account().home.clone();
     let cwd = what.cwd.map_or(home, |cwd| cwd.as_path().to_owned());
-    let matching = visit.service.judge.allowing(what.command.as_bytes(), &cwd);
+    let path = what.path.unwrap_or_default();
+    let judge = &visit.service.judge;
+    let allowing = judge.allowing(what.command.as_bytes(), &cwd, path.as_os_str());
     let reply = wire::AllowlistTested {
-        allowed: !matching.is_empty(),
-        matching,
+        allowed: !allowing.patterns.is_empty(),
+        matching: allowing.patterns,
+        why_not: allowing.why_not,
     };
     visit.connection.reply(&reply).await?;
     Ok(())

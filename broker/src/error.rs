@@ -77,7 +77,7 @@ pub enum Error {
     #[error("the system gives no random bytes: {0}")]
     Random(getrandom::Error),
     /// No request, grant or pattern has this name.
-    #[error("there is no {what} {name}; `sjail queue list --status all` shows the requests")]
+    #[error("there is no {what} {name}{}", shown_by(what))]
     NotFound {
         /// What was looked for: `request`, `grant`, `pattern`.
         what: &'static str,
@@ -139,3 +139,13 @@ impl Error {
 
 /// What most functions of the broker return.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// What shows those that there are.
+fn shown_by(what: &str) -> &'static str {
+    match what {
+        "request" => "; `sjail queue list --status all` shows the requests",
+        "grant" => "; `sjail queue grants` shows the grants",
+        "pattern" => "; `sjail allowlist list` shows the patterns",
+        _ => "",
+    }
+}

@@ -2,6 +2,7 @@
 //! enforce.
 
 use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -9,7 +10,7 @@ use serde_json::json;
 use sjail_policy::bytes::ByteString;
 use sjail_policy::classify::{self, Classification, Context};
 use sjail_policy::config::{Mode as Jailed, OnFailure, Policy, Preview, Run};
-use sjail_policy::decide::{self, Action, decide};
+use sjail_policy::decide::{self, Action, Allowing, decide};
 use sjail_policy::need::{self, Need};
 use sjail_policy::only::Only;
 use sjail_policy::plan::{NetworkMode, Plan};
@@ -95,6 +96,8 @@ pub struct Judgement {
     pub alerts: Vec<String>,
     /// What the policy files have to say to the caller.
     pub notices: Vec<String>,
+    /// Where a project's file that nobody has trusted is what asks: a sentence on that.
+    pub trust_hint: Option<String>,
     /// Whether it only shows what it would do.
     pub mode: Mode,
     /// What the policy says about asking and recording.
@@ -239,7 +242,7 @@ impl Judge {
         let mut line = line;
         if !policy.allow.is_empty() || policy.elevated.value {
             let path = programs::search_path(&submission.env);
-            decide::doubt_programs(&mut line, &|name| programs::is_trusted(path, name));
+            decide::doubt_programs(&mut line, &|name| programs::whose(path, name));
         }
         let bases = Bases {
             home: surroundings.context.home.as_bytes(),
@@ -332,12 +335,8 @@ impl Judge {
                 .collect(),
             alerts: in_force.problems.clone(),
             owners: in_force.owners.clone(),
-            notices: in_force
-                .loaded
-                .notices
-                .iter()
-                .map(ToString::to_string)
-                .collect(),
+            notices: in_force.loaded.sentences(),
+            trust_hint: in_force.loaded.trust_hint(&decision.rule),
             mode,
             settings: Settings::of(policy),
             jailed: policy.mode.value,
@@ -367,30 +366,19 @@ impl Judge {
         (policy, Hash::of(text.as_bytes()))
     }
 
-    /// Which patterns of the allow list let a line run.
-    pub fn allowing(&self, line: &[u8], cwd: &Path) -> Vec<String> {
-        let rules = self
-            .allowlist
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
-        self.matching(&rules, line, cwd)
-    }
-
-    fn matching(&self, rules: &[Rule], line: &[u8], cwd: &Path) -> Vec<String> {
+    /// What the kept allow list says of a line, for a caller with that search path.
+    pub fn allowing(&self, line: &[u8], cwd: &Path, path: &OsStr) -> Allowing {
         let account = self.policies.account();
         let context = Context::new(
             &cwd.to_string_lossy(),
             &account.home.to_string_lossy(),
             &account.name,
         );
-        let line = classify::classify(line, &context);
-        rules
-            .iter()
-            .filter(
-                |rule| matches!(rule, Rule::Command(pattern) if pattern.strict(&line).is_some()),
-            )
-            .map(Rule::text)
-            .collect()
+        let mut line = classify::classify(line, &context);
+        decide::doubt_programs(&mut line, &|name| programs::whose(path, name));
+        let bare = Policy::default();
+        let (policy, _) = self.with_allowlist(&bare);
+        decide::allowing(&policy.allow, &line)
     }
 }
 

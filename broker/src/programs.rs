@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, access};
 use sjail_policy::classify::{Classification, SimpleCommand};
+use sjail_policy::decide::Whose;
 use sjail_policy::effect::Action;
 use sjail_policy::need::Found;
 use sjail_policy::plan::{Plan, Variable};
@@ -125,16 +126,20 @@ pub fn search_path(env: &[Variable]) -> &OsStr {
         .unwrap_or_default()
 }
 
-/// Whether the first program of that name along a search path is root's, in folders of
-/// root's: then it is what its name says.
-pub fn is_trusted(path: &OsStr, name: &str) -> bool {
+/// Whose the first program of that name along a search path is: root's, in folders of root's,
+/// is what its name says.
+pub fn whose(path: &OsStr, name: &str) -> Whose {
     let found = std::env::split_paths(path)
         .filter(|folder| folder.is_absolute())
         .map(|folder| folder.join(name))
         .find(|file| {
             fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.mode() & 0o111 != 0)
         });
-    found.is_some_and(|file| is_roots(&file))
+    match found {
+        Some(file) if is_roots(&file) => Whose::Root,
+        Some(file) => Whose::Others(file.parent().unwrap_or(Path::new("/")).to_owned()),
+        None => Whose::Nobody,
+    }
 }
 
 /// The file that links lead to, and every folder above it, are root's and closed to

@@ -172,7 +172,10 @@ pub fn now() -> i64 {
 pub fn varlink_error(error: &Error) -> (&'static str, Value) {
     let message = error.to_string();
     match error {
-        Error::NotFound { name, .. } => (control::ERROR_NOT_FOUND, json!({ "name": name })),
+        Error::NotFound { what, name } => (
+            control::ERROR_NOT_FOUND,
+            json!({ "what": what, "name": name }),
+        ),
         Error::WrongStatus { id, status } => (
             control::ERROR_WRONG_STATUS,
             json!({ "id": id, "status": status }),

@@ -432,7 +432,15 @@ fn start(desk: &Desk) -> Result<(), Trouble> {
 /// that cannot be done.
 pub fn hand_on(words: &[&std::ffi::OsStr]) -> Error {
     let program = program();
-    let error = Command::new(&program).args(words).exec();
+    // By the name that was typed: its help says it, and so does the record of an answer.
+    let called = std::env::args_os().next();
+    let called = called
+        .as_deref()
+        .and_then(|called| Path::new(called).file_name());
+    let error = Command::new(&program)
+        .arg0(called.unwrap_or(program.as_os_str()))
+        .args(words)
+        .exec();
     Error::Broker(format!("{} cannot be started: {error}", program.display()))
 }
 

@@ -486,7 +486,7 @@ pub enum Error {
     #[error("{}", .0.message)]
     Expired(Box<Refusal>),
     /// Nobody has answered yet.
-    #[error("approval is pending: {id}. Answer with `sjail queue approve {id}`, then run the same again, or `sjail run --approval {id}`", id = .0.id)]
+    #[error("approval is pending: {id}. Answer from another terminal with `sjail queue approve {id}`, then run the same again, or `sjail run --approval {id}`{hint}", id = .0.id, hint = .0.hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default())]
     Pending(Box<Waiting>),
     /// What an approval is tied to changed between the answer and the start.
     #[error(

@@ -16,6 +16,7 @@ use sjail_policy::rule::Bases;
 use crate::caller::Account;
 use crate::error::Error;
 use crate::kept;
+use crate::layout;
 use crate::programs;
 use crate::sources;
 use crate::workspace;
@@ -126,7 +127,7 @@ impl Judge {
             }
         };
         if !self.loaded.policy.allow.is_empty() || self.loaded.policy.elevated.value {
-            doubt_programs(&mut line, &|name| programs::is_trusted(&self.path, name));
+            doubt_programs(&mut line, &|name| programs::whose(&self.path, name));
         }
         let mut decision = decide(&line, &self.loaded.policy, self.bases(), asking);
         if let Some(only) = &self.only {
@@ -174,7 +175,9 @@ impl Judge {
             )),
         };
         let rules = matching(&line, &self.loaded.policy, self.bases());
-        Steps::of(&typed.line(), line, decision, rules, needs, &plan)
+        let mut steps = Steps::of(&typed.line(), line, decision, rules, needs, &plan);
+        steps.isolation.left_out = layout::left_out(&plan.filesystem.grants);
+        steps
     }
 
     /// Why a command that is to be asked about could be given to nobody.
@@ -224,6 +227,12 @@ impl Judge {
             agent: None,
             session: None,
         })
+    }
+
+    /// What a policy file names and this machine does not have, as sentences.
+    pub fn left_out(&self) -> Vec<String> {
+        let plan = self.plan(&Typed::Argv(Vec::new()), &self.context);
+        layout::left_out(&plan.filesystem.grants)
     }
 
     fn around<'a>(&'a self, plan: &'a Plan) -> need::Surroundings<'a> {

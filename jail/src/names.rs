@@ -58,6 +58,9 @@ impl Name {
 #[derive(Debug, Parser)]
 #[command(name = "sandbox-check", bin_name = "sandbox-check")]
 struct CheckArgs {
+    /// As without: the answer is JSON anyway
+    #[arg(long)]
+    json: bool,
     /// A shell line as one word, or a program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,

@@ -240,12 +240,10 @@ fn wait(
     report: &Report,
     preview: Option<&mut dyn FnMut()>,
 ) -> Result<(), Error> {
-    let because = waiting.reasons.join(", ");
-    report.note(&format!(
-        "this waits for an approval ({}{}{because})",
-        waiting.risk,
-        if because.is_empty() { "" } else { ": " },
-    ));
+    report.note(&waits(waiting));
+    if let Some(hint) = &waiting.hint {
+        report.note(hint);
+    }
     for need in &waiting.needs {
         report.note(&format!("it needs {need}"));
     }
@@ -260,6 +258,20 @@ fn wait(
         question::put(client, waiting, preview)?;
     }
     Ok(())
+}
+
+/// What is waited for, and by which rule, unless that is the risk, which is said anyway.
+fn waits(waiting: &Waiting) -> String {
+    let because = waiting.reasons.join(", ");
+    let colon = if because.is_empty() { "" } else { ": " };
+    let rule = match waiting.rule.strip_prefix("risk ") {
+        Some(_) => String::new(),
+        None => format!(", by {}", waiting.rule),
+    };
+    format!(
+        "this waits for an approval ({}{colon}{because}){rule}",
+        waiting.risk
+    )
 }
 
 impl Permission {

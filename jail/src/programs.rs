@@ -7,16 +7,21 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use nix::unistd::{AccessFlags, access};
+use sjail_policy::decide::Whose;
 use sjail_policy::need::Found;
 
-/// Whether the first program of that name along `PATH` is root's, in folders of root's: then
-/// it is what its name says. A name that is found nowhere is not.
-pub fn is_trusted(path: &OsStr, name: &str) -> bool {
+/// Whose the first program of that name along `PATH` is: root's, in folders of root's, is what
+/// its name says.
+pub fn whose(path: &OsStr, name: &str) -> Whose {
     let found = std::env::split_paths(path)
         .filter(|folder| folder.is_absolute())
         .map(|folder| folder.join(name))
         .find(|file| is_executable(file));
-    found.is_some_and(|file| is_roots(&file))
+    match found {
+        Some(file) if is_roots(&file) => Whose::Root,
+        Some(file) => Whose::Others(file.parent().unwrap_or(Path::new("/")).to_owned()),
+        None => Whose::Nobody,
+    }
 }
 
 /// What is at a path, as far as this account may use it.
@@ -63,13 +68,11 @@ mod tests {
         fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).unwrap();
         let both = std::env::join_paths([folder.path(), Path::new("/usr/bin"), Path::new("/bin")])
             .unwrap();
-        assert!(is_trusted(OsStr::new("/usr/bin:/bin"), "ls"));
+        let system = OsStr::new("/usr/bin:/bin");
+        assert_eq!(whose(system, "ls"), Whose::Root);
         fs::set_permissions(&own, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(!is_trusted(&both, "ls"));
-        assert!(!is_trusted(
-            OsStr::new("/usr/bin:/bin"),
-            "no-such-program-here"
-        ));
-        assert!(!is_trusted(OsStr::new("usr/bin:."), "ls"));
+        assert_eq!(whose(&both, "ls"), Whose::Others(folder.path().to_owned()));
+        assert_eq!(whose(system, "no-such-program-here"), Whose::Nobody);
+        assert_eq!(whose(OsStr::new("usr/bin:."), "ls"), Whose::Nobody);
     }
 }

@@ -5,10 +5,12 @@
 //! the risk speak. Nothing here opens the jail: `execute` means "in the jail, without asking".
 
 mod decision;
+mod doubt;
 #[cfg(test)]
 mod tests;
 
 pub use decision::{Action, Asking, DecidedBy, Decision, Place};
+pub use doubt::{Allowing, Whose, allowing, doubt_programs};
 
 use crate::classify::{Classification, SimpleCommand};
 use crate::config::{Level, Policy, Sourced};
@@ -16,6 +18,7 @@ use crate::effect::{Action as Does, Span, Target};
 use crate::risk::Risk;
 use crate::rule::{Bases, Case, Lift, Match, Operation, Rule};
 use crate::show::inert;
+use doubt::{doubts, without_doubt};
 
 /// Decides about a classified line.
 pub fn decide(
@@ -40,6 +43,9 @@ pub fn decide(
     }
     let allowed = on_the_list(&policy.allow, line);
     by_level(&mut verdict, line, policy, allowed, elevated.is_some());
+    if allowed.is_none() && verdict.action > Action::Execute {
+        verdict.reasons.extend(doubts(&policy.allow, line));
+    }
     ask(&mut verdict, line, policy, bases, allowed.is_some());
     if let (Some((rule, _)), true) = (elevated, policy.elevated_approval.value) {
         verdict.raise(Action::Ask, by_rule(ELEVATED, rule));
@@ -76,7 +82,8 @@ impl Decision {
 /// The list of what may leave the jail.
 const ELEVATED: &str = "elevated.patterns";
 
-/// Every entry of a list that speaks of a line, whichever decides.
+/// Every entry of a list that speaks of a line, whichever decides; also where it does not count
+/// for the program that is found.
 pub fn matching(line: &Classification, policy: &Policy, bases: Bases<'_>) -> Vec<DecidedBy> {
     let generous = [
         ("commands.deny", &policy.forbid),
@@ -87,13 +94,15 @@ pub fn matching(line: &Classification, policy: &Policy, bases: Bases<'_>) -> Vec
         (ELEVATED, &policy.elevated_patterns),
     ];
     let mut found = Vec::new();
+    let undoubted = without_doubt(line);
+    let undoubted = undoubted.as_ref().unwrap_or(line);
     for (key, rules) in generous {
         let speaks = |rule: &&Sourced<Rule>| meets(&rule.value, line, bases) != Match::No;
         found.extend(rules.iter().filter(speaks).map(|rule| by_rule(key, rule)));
     }
     for (key, rules) in strict {
         let speaks = |rule: &&Sourced<Rule>| match &rule.value {
-            Rule::Command(pattern) => pattern.strict(line).is_some(),
+            Rule::Command(pattern) => pattern.strict(undoubted).is_some(),
             Rule::Path(_) => false,
         };
         found.extend(rules.iter().filter(speaks).map(|rule| by_rule(key, rule)));
@@ -101,15 +110,11 @@ pub fn matching(line: &Classification, policy: &Policy, bases: Bases<'_>) -> Vec
     found
 }
 
-/// Takes the trust from programs whose bare name leads elsewhere than to a trusted folder: the
-/// classifier cannot look, so whoever can does it before [`decide`]. `is_trusted` says whether
-/// the first program of that name along `PATH` is root's own.
-pub fn doubt_programs(line: &mut Classification, is_trusted: &dyn Fn(&str) -> bool) {
-    for command in &mut line.commands {
-        let program = &mut command.program;
-        if program.trusted && !program.builtin && !program.typed.contains('/') {
-            program.trusted = is_trusted(&program.typed);
-        }
+/// Whether a place on the allow list is enough for a risk.
+fn lifts(lift: Lift, risk: Risk) -> bool {
+    match lift {
+        Lift::Listed => risk <= Risk::Normal,
+        Lift::Approved => risk <= Risk::Dangerous,
     }
 }
 
@@ -140,6 +145,18 @@ impl Verdict {
             self.action = action;
             self.rule = Some(rule);
         }
+    }
+
+    /// Its owner has named it: that says more than the level or the risk that would ask, too.
+    fn named_dangerous(&mut self, rule: &Sourced<Rule>, span: Span) {
+        self.risk = self.risk.max(Risk::Dangerous);
+        let by_a_list = matches!(self.rule, Some(DecidedBy::Rule { .. }));
+        if self.action == Action::Ask && !by_a_list {
+            self.rule = Some(by_rule("commands.ask", rule));
+            self.spans.push(span);
+        }
+        let text = inert(rule.value.text().as_bytes());
+        self.reasons.push(format!("On the ask list: {text}"));
     }
 
     /// No list lifts this, and it never runs outside: it is blocked, or a person is asked each
@@ -227,6 +244,9 @@ fn ask(
             if verdict.action < Action::Ask {
                 verdict.spans.push(span);
             }
+            if !is_everything(&rule.value) {
+                verdict.named_dangerous(rule, span);
+            }
             verdict.raise(Action::Ask, by_rule("commands.ask", rule));
         }
     }
@@ -245,12 +265,7 @@ fn by_level(
         (Some((_, lift)), false) => Some(lift),
         (None, false) => None,
     };
-    let lifted = match lift {
-        None => false,
-        Some(Lift::Listed) => line.risk <= Risk::Normal,
-        Some(Lift::Approved) => line.risk <= Risk::Dangerous,
-    };
-    if lifted {
+    if lift.is_some_and(|lift| lifts(lift, line.risk)) {
         if let (Some((rule, _)), Action::Execute) = (allowed, verdict.action) {
             verdict.rule = Some(by_rule("commands.allow", rule));
         }

@@ -7,7 +7,7 @@ mod values;
 
 use serde::Serialize;
 
-use crate::config::{Key, Loaded, Notice, Origin, ReadFile, Sourced, Trust};
+use crate::config::{Key, Loaded, Origin, ReadFile, Sourced, Trust};
 use crate::plan::CacheSource;
 use crate::profile::{Entry, Profile};
 use crate::show::inert;
@@ -136,7 +136,7 @@ impl Explanation {
             overview: Overview::of(policy),
             sessions: Vec::new(),
             session: None,
-            notices: loaded.notices.iter().map(Notice::to_string).collect(),
+            notices: loaded.sentences(),
             loosened: loaded.loosened.clone(),
         }
     }

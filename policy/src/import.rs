@@ -9,6 +9,8 @@ pub use json5::Json5Error;
 
 use serde_json::Value;
 
+use crate::config::{self, nearest};
+
 /// A policy file made out of another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Imported {
@@ -39,6 +41,16 @@ pub enum ImportError {
         /// What is wrong.
         why: String,
     },
+    /// What it says is not to be had here.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl From<config::Error> for ImportError {
+    /// Without the place: that is one of the file that was made, which nobody has seen.
+    fn from(error: config::Error) -> ImportError {
+        ImportError::Refused(error.without_place())
+    }
 }
 
 /// Reads a file and says it again.
@@ -104,9 +116,21 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// A sentence for each key that nobody asked for.
-    fn left(&self) -> Vec<String> {
+    /// A sentence for each key that nobody asked for, and for a slip of the pen in one that
+    /// holds all others.
+    fn left(&self, known: &[&str]) -> Vec<String> {
         let mut notes = Vec::new();
+        for name in self
+            .value
+            .as_object()
+            .into_iter()
+            .flat_map(|top| top.keys())
+        {
+            let meant = nearest(name, known.iter().copied());
+            if let (false, Some(meant)) = (known.contains(&name.as_str()), meant) {
+                notes.push(format!("`{name}` is not known, did you mean `{meant}`?"));
+            }
+        }
         self.walk(self.value, "", &mut notes);
         notes
     }
@@ -116,7 +140,7 @@ impl<'a> Source<'a> {
             return;
         }
         match value {
-            Value::Object(fields) => {
+            Value::Object(fields) if !fields.is_empty() => {
                 for (name, value) in fields {
                     let path = match path.is_empty() {
                         true => name.clone(),
@@ -125,6 +149,10 @@ impl<'a> Source<'a> {
                     self.walk(value, &path, notes);
                 }
             }
+            _ if self
+                .seen
+                .iter()
+                .any(|seen| seen.starts_with(&format!("{path}."))) => {}
             _ => notes.push(format!("`{path}` has no meaning here and was left out")),
         }
     }

@@ -182,6 +182,8 @@ pub struct Grant {
 pub enum Missing {
     /// Go on without it: it came from a default.
     Skip,
+    /// Go on without it, and say so: a policy file names it, and not every machine has it.
+    Tell,
     /// Refuse to run: somebody asked for it by name.
     Refuse,
 }

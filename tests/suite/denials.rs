@@ -12,9 +12,31 @@ pub fn suite() -> Vec<Test> {
         what_needs_root,
         what_needs_a_service_of_the_host,
         the_network,
+        what_waited_until_its_time_was_up,
         a_command_that_succeeds_is_told_nothing,
         one_line_at_the_terminal,
     ]
+}
+
+/// An install without a network tries again and again: its end says why.
+fn what_waited_until_its_time_was_up(scene: &Scene) -> Verdict {
+    scene.needs(&["python3"])?;
+    let line = "python3 -c 'import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); \
+                s.connect((\"192.0.2.1\", 9))' 2>/dev/null; exec sleep 60";
+    scene.script("line", &format!("#!/bin/sh\n{line}\n"))?;
+    let words = ["--json", "--timeout", "3s", "--", "./line"];
+    let result = scene.run(words).output()?.json()?;
+    assert_eq!(result["status"], "timed_out", "{result}");
+    assert_eq!(result["denials"][0]["kind"], "network", "{result}");
+    // At the terminal, too; and nothing is said of a command that was only slow.
+    scene
+        .run(["--timeout", "3s", "--", "./line"])
+        .output()?
+        .stderr_has("the jail has no network")?;
+    let words = ["--json", "--timeout", "1s", "--", "sleep", "60"];
+    let slow = scene.run(words).output()?.json()?;
+    assert_eq!(slow["denials"], serde_json::json!([]), "{slow}");
+    Ok(())
 }
 
 /// What is said to this script, which fails.

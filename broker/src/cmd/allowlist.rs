@@ -88,6 +88,7 @@ pub fn run(verb: Allowlist) -> Result<u8> {
         Allowlist::Test { command, json } => {
             let test = wire::AllowlistTest {
                 cwd: std::env::current_dir().ok().map(ByteString::from),
+                path: std::env::var_os("PATH").map(ByteString::from),
                 command: command.as_str().into(),
             };
             let tested: wire::AllowlistTested = client.call(wire::ALLOWLIST_TEST, &test)?;
@@ -96,12 +97,15 @@ pub fn run(verb: Allowlist) -> Result<u8> {
                     "command": command,
                     "allowed": tested.allowed,
                     "matching": tested.matching,
+                    "why_not": tested.why_not,
                 }))?;
             } else if tested.allowed {
                 print(&format!(
                     "allowed by {}\n",
                     table::text(&tested.matching.join(", "))
                 ))?;
+            } else if let Some(why) = tested.why_not {
+                print(&format!("no pattern allows it: {}\n", table::text(&why)))?;
             } else {
                 print("no pattern allows it\n")?;
             }

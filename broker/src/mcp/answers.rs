@@ -108,6 +108,7 @@ pub fn schema(tool: &str) -> Value {
                 "command": { "type": "string" },
                 "allowed": { "type": "boolean" },
                 "matching": texts(),
+                "why_not": { "type": ["string", "null"] },
             }),
             &["command", "allowed", "matching"],
         ),

@@ -398,6 +398,7 @@ const TOOLS: &[Tool] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sjail_policy::config;
 
     fn names(role: Role, tools: &[&str], denied: &[&str]) -> Vec<&'static str> {
         let own = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
@@ -424,6 +425,19 @@ mod tests {
             assert!(!agent.contains(&name));
         }
         assert_eq!(names(Role::Operator, &all, &[]).len(), TOOLS.len());
+    }
+
+    #[test]
+    fn explain_says_what_is_registered() {
+        for (tools, denied) in [
+            (&["read", "write", "edit", "exec"][..], &[][..]),
+            (&["exec"], &["sandbox_audit_log"]),
+            (&[], &[]),
+        ] {
+            let said = config::registered_tools(tools, |name| denied.contains(&name));
+            assert_eq!(names(Role::Agent, tools, denied), said);
+        }
+        assert!(TOOLS.iter().all(|tool| config::is_own_tool(tool.name)));
     }
 
     #[test]

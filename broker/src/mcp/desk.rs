@@ -181,6 +181,7 @@ struct Test {
 fn test(test: Test) -> Result<Value> {
     let question = wire::AllowlistTest {
         cwd: std::env::current_dir().ok().map(ByteString::from),
+        path: std::env::var_os("PATH").map(ByteString::from),
         command: test.command.as_str().into(),
     };
     let tested: wire::AllowlistTested = Client::connect()?.call(wire::ALLOWLIST_TEST, &question)?;
@@ -188,5 +189,6 @@ fn test(test: Test) -> Result<Value> {
         "command": test.command,
         "allowed": tested.allowed,
         "matching": tested.matching,
+        "why_not": tested.why_not,
     }))
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use sjail_policy::language::Language;
 
 use super::session::Call;
 use crate::error::{Error, Result};
@@ -168,6 +169,8 @@ struct Code {
 /// `run_code`
 pub fn code(call: &Call<'_>) -> Result<Value> {
     let code: Code = arguments(call)?;
+    Language::parse(&code.language)
+        .map_err(|known| Error::Parameter(format!("`language`: {known}")))?;
     let mut words = vec![
         "code".to_owned(),
         format!("--language={}", code.language),

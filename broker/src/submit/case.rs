@@ -176,6 +176,7 @@ impl Case {
             rule: stored.body.rule.clone(),
             needs: stored.body.needs.clone(),
             changed: stored.body.changed.clone(),
+            hint: self.judgement.trust_hint.clone(),
             expires: stored.expires,
             inline: stored.body.inline,
             wants_preview: stored.body.evidence.is_none()

@@ -60,6 +60,7 @@ pub fn run(words: &[OsString]) -> Result<u8, Failure> {
     if judge.loaded.policy.mode.value == Mode::NonMain {
         explanation.sessions = registered(&account);
     }
+    explanation.notices.extend(judge.left_out());
     explanation.session.clone_from(&args.run.session);
     match args.run.json {
         true => print_json(&explanation),

@@ -70,10 +70,14 @@ fn import(path: &Path) -> Result<u8, Failure> {
         format: Format::Toml,
         trust: Trust::Pinned,
     };
-    load(&Sources {
+    let sources = Sources {
         workspace: vec![file],
         machine_memory: crate::limits::machine_memory(),
         ..Sources::default()
+    };
+    load(&sources).map_err(|error| Error::Import {
+        path: path.to_owned(),
+        error: error.into(),
     })?;
     print(&imported.toml);
     for note in &imported.notes {
@@ -117,7 +121,7 @@ fn check(files: &[PathBuf]) -> Result<u8, Failure> {
         for file in &judge.loaded.files {
             text.push_str(&format!("{}: no mistakes\n", file.path));
         }
-        for notice in &judge.loaded.notices {
+        for notice in judge.loaded.sentences() {
             text.push_str(&format!("note: {notice}\n"));
         }
         if text.is_empty() {

@@ -20,6 +20,7 @@ use sjail_policy::duration::Duration;
 use sjail_policy::language::Language;
 use sjail_policy::plan::Variable;
 use sjail_policy::redact::Redactor;
+use sjail_policy::show;
 use sjail_policy::wire::request::ProgramText;
 
 use crate::caller::{Account, State};
@@ -43,8 +44,8 @@ const LOOKED_AT: usize = 64 << 10;
 #[command(name = "sjail code", bin_name = "sjail code")]
 pub struct CodeArgs {
     /// python, javascript, bash: whatever has an entry
-    #[arg(long, short, value_parser = Language::parse)]
-    language: &'static Language,
+    #[arg(long, short)]
+    language: String,
     /// Wall-clock time, then everything is killed
     #[arg(long, value_name = "TIME", default_value = "30s")]
     timeout: Duration,
@@ -94,34 +95,46 @@ struct Executed {
 /// Does it, and gives the exit status.
 pub fn run(words: &[OsString]) -> Result<u8, Failure> {
     let args: CodeArgs = read(words)?;
+    let language = match Language::parse(&args.language) {
+        Ok(language) => language,
+        Err(known) => {
+            let name = show::inert(args.language.as_bytes());
+            let error = format!("`{name}` is no language that is known here: {known}");
+            return Ok(never(&args, error, Exit::Failed));
+        }
+    };
     let code = text(&args.file)?;
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let Some(program) = interpreter(args.language, &path) else {
-        let missing = Executed::never(format!(
+    let Some(program) = interpreter(language, &path) else {
+        let error = format!(
             "{} not found: install {} and add it to PATH",
-            args.language.title, args.language.programs[0]
-        ));
-        if args.raw {
-            crate::report::say(missing.error.as_deref().unwrap_or_default());
-        } else {
-            print_json(&missing);
-        }
-        return Ok(Exit::NotFound.code());
+            language.title, language.programs[0]
+        );
+        return Ok(never(&args, error, Exit::NotFound));
     };
     hand_on(&code).map_err(Error::CodeText)?;
     let run = RunArgs {
         text: Some(told_of(&code)),
-        ..words_of(&args, program)?
+        ..words_of(&args, language, program)?
     };
     if args.raw {
         return Ok(crate::run::run(&run));
     }
     let executed = match crate::run::told(&run) {
-        Ok(result) => Executed::of(&result, &args),
-        Err(error) => Executed::never(error.to_string()),
+        Ok(result) => Executed::of(&result, &args, language),
+        Err(error) => Executed::never(error.to_string(), Exit::NotFound),
     };
     print_json(&executed);
     Ok(executed.exit_code)
+}
+
+/// Says why it was not started, as an object where one is waited for; gives the exit status.
+fn never(args: &CodeArgs, error: String, exit: Exit) -> u8 {
+    match args.raw {
+        true => crate::report::say(&error),
+        false => print_json(&Executed::never(error, exit)),
+    }
+    exit.code()
 }
 
 /// The interpreter of a language on this machine.
@@ -188,7 +201,7 @@ fn hand_on(code: &[u8]) -> Result<(), Errno> {
 }
 
 /// `sjail run`, with everything that holds a program text.
-fn words_of(args: &CodeArgs, program: &str) -> Result<RunArgs, Error> {
+fn words_of(args: &CodeArgs, language: &Language, program: &str) -> Result<RunArgs, Error> {
     let place = place()?;
     std::env::set_current_dir(&place).map_err(|error| Error::Cache {
         path: place.clone(),
@@ -214,7 +227,7 @@ fn words_of(args: &CodeArgs, program: &str) -> Result<RunArgs, Error> {
         session: args.session.clone(),
         workspace: Some(place),
         command: std::iter::once(program)
-            .chain(args.language.words.iter().copied())
+            .chain(language.words.iter().copied())
             .map(OsString::from)
             .collect(),
         ..RunArgs::default()
@@ -237,19 +250,19 @@ fn place() -> Result<PathBuf, Error> {
 
 impl Executed {
     /// It was not started.
-    fn never(error: String) -> Executed {
+    fn never(error: String, exit: Exit) -> Executed {
         Executed {
             success: false,
             output: String::new(),
             stderr: String::new(),
-            exit_code: Exit::NotFound.code(),
+            exit_code: exit.code(),
             execution_time: 0,
             error: Some(error),
             truncated: false,
         }
     }
 
-    fn of(result: &RunResult, args: &CodeArgs) -> Executed {
+    fn of(result: &RunResult, args: &CodeArgs, language: &Language) -> Executed {
         let [stdout, stderr] = result.output.texts();
         let mut output = stdout.strip_suffix('\n').unwrap_or(&stdout).to_owned();
         if result.truncated {
@@ -260,7 +273,7 @@ impl Executed {
             match result.status {
                 _ if success => None,
                 Status::Completed => Some(
-                    args.language
+                    language
                         .error(&stderr)
                         .unwrap_or_else(|| format!("it ended with exit code {}", result.exit_code)),
                 ),

@@ -1,5 +1,5 @@
-//! What the jail refused, said when the command has failed: one line each, with the flag
-//! that would allow it.
+//! What the jail refused, said when the command has failed or its time was up: one line each,
+//! with the flag that would allow it.
 //!
 //! Nothing here costs a command that succeeds anything. Two recorders are there anyway:
 //! the counters of the jail's own network, and the end of what the command wrote to the

@@ -3,8 +3,10 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
 use sjail_policy::config::refused_source;
 use sjail_policy::plan::{Access, Grant, Missing, Workspace};
+use sjail_policy::show;
 
 use super::look;
 use super::tree::{Kind, Shown, Tree, plain};
@@ -64,6 +66,24 @@ fn leads_out(source: &Path, real: &Path, writable: &[&Path]) -> bool {
     })
 }
 
+/// What a policy file names and this machine does not have, as sentences.
+pub fn left_out(grants: &[Grant]) -> Vec<String> {
+    let told = grants
+        .iter()
+        .filter(|grant| grant.missing == Missing::Tell)
+        .map(|grant| grant.source.as_path());
+    told.filter(|path| look::through_links(path).is_err_and(is_nothing))
+        .map(|path| {
+            let path = show::name(path);
+            format!("{path} is not there and was left out (filesystem.read)")
+        })
+        .collect()
+}
+
+fn is_nothing(errno: Errno) -> bool {
+    matches!(errno, Errno::ENOENT | Errno::ENOTDIR)
+}
+
 fn put(
     tree: &mut Tree,
     source: &Path,
@@ -76,7 +96,8 @@ fn put(
         Err(errno) => {
             return match missing {
                 Missing::Skip => Ok(()),
-                Missing::Refuse => Err(Error::Look {
+                Missing::Tell if is_nothing(errno) => Ok(()),
+                Missing::Tell | Missing::Refuse => Err(Error::Look {
                     path: source.to_owned(),
                     error: errno.into(),
                 }),

@@ -39,7 +39,7 @@ use crate::sys::mount::READ_ONLY;
 use tree::{Kind, Shown, Tree};
 
 pub use degraded::{prepare as prepare_degraded, private_home};
-pub use grants::never_shown;
+pub use grants::{left_out, never_shown};
 pub use home::{make_folder, make_folders};
 
 /// Everything the child needs, prepared.

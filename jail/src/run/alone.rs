@@ -25,8 +25,8 @@ pub(super) fn alone(
     report: &mut Report,
 ) -> Result<Outcome, Error> {
     let request = request::read(args, &account)?;
-    for notice in &request.loaded.notices {
-        report.note(&notice.to_string());
+    for notice in request.loaded.sentences() {
+        report.note(&notice);
     }
     let mut plan = request.plan;
     let files = match request.loaded.policy.dry_run.value {

@@ -21,10 +21,11 @@ use crate::degraded::cause;
 use crate::degraded::room::Room;
 use crate::denials::{self, Recorder};
 use crate::error::Error;
+use crate::layout;
 use crate::net::Filtered;
 use crate::net::publish::Door;
 use crate::net::ssh::Lent;
-use crate::outcome::Outcome;
+use crate::outcome::{Cause, Outcome};
 use crate::outside::Outside;
 use crate::permission::{Gate, Permission};
 use crate::preview::lookout::Lookout;
@@ -76,6 +77,9 @@ pub(super) fn jailed(
         Some(_) => Some(room(&mut plan, &account, report, &mut note)?),
         None => None,
     };
+    for sentence in layout::left_out(&plan.filesystem.grants) {
+        report.note(&sentence);
+    }
     let began = Began::now();
     if !plan.network.ssh_agent.is_empty() && plan.network.mode != NetworkMode::Filtered {
         report.note("no ssh agent is lent: it goes with a filtered network (--allow-host NAME:22)");
@@ -174,7 +178,7 @@ pub(super) fn jailed(
         report.refused(tracer.finish());
     } else if let Ok(outcome) = &outcome
         && outcome.status != 0
-        && outcome.cause.is_none()
+        && matches!(outcome.cause, None | Some(Cause::Timeout(_)))
     {
         let said = outcome.last_words();
         report.refused(denials::explain(&plan, guards.recorder, said));

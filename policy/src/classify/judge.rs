@@ -399,6 +399,7 @@ impl<'c> Judge<'c> {
         Program {
             name: name.to_owned(),
             trusted,
+            doubt: None,
             builtin: folder.is_none() && command::is_builtin(last),
             defined_here: false,
             typed,

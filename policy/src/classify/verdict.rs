@@ -94,6 +94,10 @@ pub struct Program {
     /// True when it can only be the program of that name in a trusted folder: a bare name that
     /// the shell looks up, or a path straight into a trusted folder.
     pub trusted: bool,
+    /// Where trust was taken from it by [`doubt_programs`](crate::decide::doubt_programs): why,
+    /// as a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub doubt: Option<String>,
     /// True for a builtin of the shell.
     pub builtin: bool,
     /// True for a function or an alias that the same line defines.

@@ -74,6 +74,21 @@ pub enum Error {
 }
 
 impl Error {
+    /// The same without the line that it is about.
+    pub fn without_place(&self) -> String {
+        match self {
+            Error::Syntax { why, .. } => why.clone(),
+            Error::Unknown {
+                what,
+                name,
+                suggestion,
+                ..
+            } => format!("unknown {what} `{name}`{}", hint(suggestion.as_deref())),
+            Error::Value { key, why, .. } => format!("`{key}`: {why}"),
+            Error::Writable { .. } | Error::Locked { .. } | Error::Flag { .. } => self.to_string(),
+        }
+    }
+
     /// Whether the error is a refusal by policy, not a mistake (exit code 77, not 125).
     pub fn is_refusal(&self) -> bool {
         matches!(self, Error::Locked { .. })

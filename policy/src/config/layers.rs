@@ -15,6 +15,7 @@ use super::sandbox_md;
 use super::setting::Setting;
 use super::testcase::TestCase;
 use crate::bytes::ByteString;
+use crate::decide::DecidedBy;
 use crate::host::HostPattern;
 use crate::plan::NetworkMode;
 use crate::profile::Profile;
@@ -131,22 +132,62 @@ pub enum Ignored {
     Locked(Origin),
 }
 
-impl std::fmt::Display for Notice {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Notice {
+    /// The same was said of the same key of the same file.
+    fn is_like(&self, other: &Notice) -> bool {
+        self.key == other.key && self.why == other.why && self.origin.same_file(&other.origin)
+    }
+
+    /// In one sentence, with how many further lines it is said of.
+    fn sentence(&self, further: usize) -> String {
+        let place = match further {
+            0 => self.origin.to_string(),
+            1 => format!("{} and one more line", self.origin),
+            _ => format!("{} and {further} more lines", self.origin),
+        };
+        let key = self.key;
         match &self.why {
-            Ignored::Untrusted => write!(
-                f,
-                "{}: `{}` would loosen the policy and is left out: a project's file may only tighten until you have read it and run `sjail trust`",
-                self.origin, self.key
+            Ignored::Untrusted => format!(
+                "{place}: `{key}` would loosen the policy and is left out: a project's file may only tighten until you have read it and run `sjail trust`"
             ),
             Ignored::Locked(by) => {
-                write!(
-                    f,
-                    "{}: `{}` would loosen what {by} locks and is left out",
-                    self.origin, self.key
-                )
+                format!("{place}: `{key}` would loosen what {by} locks and is left out")
             }
         }
+    }
+}
+
+impl Loaded {
+    /// What was said and does not hold, as sentences: one for all lines of a list.
+    pub fn sentences(&self) -> Vec<String> {
+        let mut groups: Vec<(&Notice, usize)> = Vec::new();
+        for notice in &self.notices {
+            match groups.iter_mut().find(|(first, _)| first.is_like(notice)) {
+                Some((_, further)) => *further += 1,
+                None => groups.push((notice, 0)),
+            }
+        }
+        groups
+            .into_iter()
+            .map(|(notice, further)| notice.sentence(further))
+            .collect()
+    }
+
+    /// Where a project's file that nobody has trusted is what asks: that it would otherwise
+    /// allow something, and how.
+    pub fn trust_hint(&self, rule: &DecidedBy) -> Option<String> {
+        let asks = rule.origin()?;
+        let speaks_for_itself = |notice: &Notice| {
+            notice.why == Ignored::Untrusted
+                && notice.key.starts_with("commands.")
+                && notice.origin.same_file(asks)
+        };
+        self.notices.iter().any(speaks_for_itself).then(|| {
+            let file = asks.file().unwrap_or_default();
+            format!(
+                "what {file} allows does not count until you have read it and run `sjail trust`"
+            )
+        })
     }
 }
 

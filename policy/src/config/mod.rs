@@ -22,6 +22,7 @@ mod tools;
 mod value;
 
 pub use command_line::{CommandLine, WorkspaceChoice};
+pub(crate) use error::nearest;
 pub use error::{At, Error};
 pub use grant::{Bind, GrantPath, refused_source};
 pub use key::{Key, LockPattern};
@@ -35,7 +36,7 @@ pub use policy::Policy;
 pub use run::Run;
 pub use setting::{Level, Mode, OnFailure, Preview, Scope, Setting, ToolProfile};
 pub use testcase::{Expect, Subject, TestCase};
-pub use tools::is_known as is_known_tool;
+pub use tools::{is_known as is_known_tool, is_own as is_own_tool, registered as registered_tools};
 pub use value::tool as tool_name;
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! From a policy and a command to the plan that the jail enforces.
 
+use super::origin::Origin;
 use super::policy::Policy;
 use super::setting::Scope;
 use crate::bytes::ByteString;
@@ -149,12 +150,16 @@ impl Policy {
         {
             let source = path.value.resolve(bases);
             let already = source == run.workspace && access <= self.workspace.value;
+            let missing = match (access, &path.origin) {
+                (Access::Ro, Origin::File { .. }) => Missing::Tell,
+                _ => Missing::Refuse,
+            };
             if !already {
                 grants.push(Grant {
                     dest: source.clone(),
                     source,
                     access,
-                    missing: Missing::Refuse,
+                    missing,
                 });
             }
         }

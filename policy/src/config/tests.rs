@@ -352,7 +352,7 @@ fn a_lock_also_binds_the_layers_below_and_the_choice_of_workspace() {
     .unwrap();
     assert_eq!(loaded.policy.network.value, NetworkMode::None);
     assert!(loaded.policy.write.is_empty());
-    let notices: Vec<String> = loaded.notices.iter().map(Notice::to_string).collect();
+    let notices: Vec<String> = loaded.sentences();
     assert_eq!(
         notices,
         [

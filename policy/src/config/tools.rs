@@ -20,6 +20,42 @@ const TOOLS: &[(&str, &str)] = &[
     ("tts", "group:media"),
 ];
 
+/// The tools that `sjail mcp` offers an agent under names of its own, each with the tool of the
+/// list above that it needs.
+const OWN: &[(&str, Option<&str>)] = &[
+    ("sandbox_check", None),
+    ("sandbox_exec", Some("exec")),
+    ("run_code", Some("exec")),
+    ("read", Some("read")),
+    ("write", Some("write")),
+    ("edit", Some("edit")),
+    ("sandbox_queue_list", None),
+    ("sandbox_audit_log", None),
+    ("sandbox_audit_stats", None),
+    ("sandbox_allowlist_test", None),
+];
+
+/// Those that it offers an operator besides.
+const OPERATORS: &[&str] = &[
+    "sandbox_queue_approve",
+    "sandbox_queue_reject",
+    "sandbox_allowlist_add",
+    "sandbox_allowlist_remove",
+];
+
+/// Whether a name is that of a tool that sjail offers.
+pub fn is_own(name: &str) -> bool {
+    OWN.iter().any(|(own, _)| *own == name) || OPERATORS.contains(&name)
+}
+
+/// What `sjail mcp` registers for an agent that has these tools, but for what is denied by name.
+pub fn registered(tools: &[&str], is_denied: impl Fn(&str) -> bool) -> Vec<&'static str> {
+    OWN.iter()
+        .filter(|(name, needs)| needs.is_none_or(|tool| tools.contains(&tool)) && !is_denied(name))
+        .map(|(name, _)| *name)
+        .collect()
+}
+
 /// Whether a name is a tool's or a group's.
 pub fn is_known(name: &str) -> bool {
     TOOLS

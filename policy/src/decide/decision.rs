@@ -115,6 +115,16 @@ pub enum DecidedBy {
     },
 }
 
+impl DecidedBy {
+    /// Where it stands, if it stands anywhere.
+    pub fn origin(&self) -> Option<&Origin> {
+        match self {
+            DecidedBy::Rule { origin, .. } | DecidedBy::Setting { origin, .. } => Some(origin),
+            DecidedBy::Risk { .. } | DecidedBy::Option { .. } | DecidedBy::View { .. } => None,
+        }
+    }
+}
+
 impl std::fmt::Display for DecidedBy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

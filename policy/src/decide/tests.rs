@@ -250,3 +250,59 @@ proptest! {
         prop_assert!(actions.is_sorted(), "{actions:?}");
     }
 }
+
+#[test]
+fn an_ask_rule_names_itself_and_what_it_names_is_dangerous() {
+    let settings = [("level", "allowlist"), ("ask", "*"), ("ask", "dd if=")];
+    let judged = |text: &str| {
+        decide(
+            &line(text, Risk::Normal),
+            &policy(&settings),
+            BASES,
+            Asking::Policy,
+        )
+    };
+    let named = judged("dd if=a of=b");
+    assert_eq!((named.action, named.risk), (Action::Ask, Risk::Dangerous));
+    assert!(named.rule.to_string().contains("`dd if=`"), "{named:?}");
+    let other = judged("make");
+    assert_eq!((other.action, other.risk), (Action::Ask, Risk::Normal));
+}
+
+#[test]
+fn a_program_that_is_not_roots_is_named() {
+    let settings = [("level", "deny"), ("allow", "cargo"), ("allow", "git")];
+    let policy = policy(&settings);
+    let doubted = |text: &str, whose: &dyn Fn(&str) -> Whose| {
+        let mut line = line(text, Risk::Normal);
+        doubt_programs(&mut line, whose);
+        line
+    };
+    let others = |name: &str| match name {
+        "cargo" => Whose::Others("/home/u/.cargo/bin".into()),
+        _ => Whose::Root,
+    };
+    let line = doubted("cargo build", &others);
+    let decision = decide(&line, &policy, BASES, Asking::Policy);
+    assert_eq!(decision.action, Action::Block);
+    let why = "`cargo` is found in /home/u/.cargo/bin, which is not root's alone, so the allow list does not count for it";
+    assert_eq!(decision.reasons, [why]);
+    assert_eq!(matching(&line, &policy, BASES).len(), 1);
+    let said = allowing(&policy.allow, &line);
+    assert_eq!(said.patterns, Vec::<String>::new());
+    assert_eq!(said.why_not.as_deref(), Some(why));
+    // Nothing is said where no pattern speaks of it, and nothing where it counts.
+    let unlisted = doubted("make", &|_| Whose::Nobody);
+    let decision = decide(&unlisted, &policy, BASES, Asking::Policy);
+    assert_eq!(decision.reasons, Vec::<String>::new());
+    let roots = doubted("git status", &others);
+    assert_eq!(
+        decide(&roots, &policy, BASES, Asking::Policy).action,
+        Action::Execute
+    );
+    assert_eq!(allowing(&policy.allow, &roots).patterns, ["git"]);
+    // By its list, and still dangerous.
+    let mut dangerous = roots;
+    dangerous.risk = Risk::Dangerous;
+    assert!(allowing(&policy.allow, &dangerous).patterns.is_empty());
+}

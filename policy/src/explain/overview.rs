@@ -1,7 +1,7 @@
 //! The three questions first: where commands run, which may leave the jail, which tools
 //! there are.
 
-use crate::config::{Mode, Policy, is_known_tool};
+use crate::config::{Mode, Policy, is_known_tool, is_own_tool, registered_tools};
 use crate::plan::Access;
 use crate::show::inert;
 use crate::wire::control::Registered;
@@ -20,6 +20,8 @@ pub struct Overview {
     profile: &'static str,
     denied: Vec<String>,
     tools: Vec<&'static str>,
+    /// What `sjail mcp` registers for an agent.
+    registered: Vec<&'static str>,
     /// Names that are allowed and belong to the agent alone.
     foreign: Vec<String>,
 }
@@ -51,11 +53,13 @@ impl Overview {
                 .iter()
                 .map(|name| inert(name.value.as_bytes()))
                 .collect(),
+            registered: registered_tools(&policy.tools(), |name| policy.denies_tool(name)),
             tools: policy.tools(),
             foreign: policy
                 .tools_allow
                 .iter()
-                .filter(|name| !is_known_tool(&name.value) && !policy.denies_tool(&name.value))
+                .filter(|name| !is_known_tool(&name.value) && !is_own_tool(&name.value))
+                .filter(|name| !policy.denies_tool(&name.value))
                 .map(|name| inert(name.value.as_bytes()))
                 .collect(),
         }
@@ -108,10 +112,11 @@ impl Overview {
         };
         let denied: Vec<&str> = self.denied.iter().map(String::as_str).collect();
         text.push_str(&format!(
-            "tool policy:\n  profile: {}\n  denied: {}\n  tools: {}\n  not offered by sjail: {}\n",
+            "tool policy:\n  profile: {}\n  denied: {}\n  tools: {}\n  registered by `sjail mcp`: {}\n  not offered by sjail: {}\n",
             self.profile,
             list(&denied),
             list(&own),
+            list(&self.registered),
             list(&others),
         ));
         text
@@ -154,7 +159,8 @@ mod tests {
              session \"agent:main:telegram:group:-100123\" -> jail\nevery other session -> jail\n\
              elevated patterns:\n  git push * -> host, with approval\n\
              tool policy:\n  profile: coding\n  denied: group:automation, canvas\n  \
-             tools: read, write, edit, exec\n  not offered by sjail: browser, nodes\n"
+             tools: read, write, edit, exec\n  registered by `sjail mcp`: sandbox_check, sandbox_exec, run_code, read, write, edit, \
+             sandbox_queue_list, sandbox_audit_log, sandbox_audit_stats, sandbox_allowlist_test\n  not offered by sjail: browser, nodes\n"
         );
     }
 }

@@ -57,6 +57,9 @@ pub struct Isolation {
     pub hosts: Vec<String>,
     /// What else of the host is shown.
     pub paths: Vec<String>,
+    /// What of it this machine does not have, as sentences, where that was looked into.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
     /// The limits.
     pub limits: crate::plan::Limits,
 }
@@ -78,6 +81,7 @@ impl Isolation {
             paths: grants
                 .map(|grant| format!("{} {}", inert(grant.dest.as_bytes()), word(grant.access)))
                 .collect(),
+            left_out: Vec::new(),
             limits: plan.limits.clone(),
         }
     }
@@ -182,6 +186,9 @@ impl Isolation {
         }
         for path in &self.paths {
             out.push_str(&format!("  {path}\n"));
+        }
+        for sentence in &self.left_out {
+            out.push_str(&format!("  {sentence}\n"));
         }
         out.push_str("  everything else: `sjail explain`\n");
         out

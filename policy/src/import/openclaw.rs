@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{ImportError, Imported, Source, list, one_of, quoted};
-use crate::config::{is_known_tool, tool_name};
+use crate::config::{is_known_tool, is_own_tool, tool_name};
 
 /// Says it again.
 pub fn import(value: &Value) -> Result<Imported, ImportError> {
@@ -11,19 +11,33 @@ pub fn import(value: &Value) -> Result<Imported, ImportError> {
     let mut notes = Vec::new();
     let mut toml = String::from("# Taken over from an OpenClaw configuration.\n");
     let sandbox = "agents.defaults.sandbox";
+    let has_sandbox = value.pointer("/agents/defaults/sandbox").is_some();
     let mut lines = Vec::new();
-    for (key, known) in [
-        ("mode", &["off", "non-main", "all"]),
-        ("scope", &["session", "agent", "shared"]),
-        ("workspace", &["none", "ro", "rw"]),
+    for (key, known, default) in [
+        ("mode", &["off", "non-main", "all"], None),
+        ("scope", &["session", "agent", "shared"], Some("session")),
+        ("workspace", &["none", "ro", "rw"], Some("none")),
     ] {
         let path = format!("{sandbox}.{key}");
-        if let Some(word) = source.word(&path)? {
-            one_of(&path, word, known)?;
-            lines.push(format!("{key} = {}", quoted(word)));
+        match (source.word(&path)?, default) {
+            (Some(word), _) => {
+                one_of(&path, word, known)?;
+                lines.push(format!("{key} = {}", quoted(word)));
+            }
+            // What it leaves out is meant as it is there, not as it is here.
+            (None, Some(word)) if has_sandbox => {
+                lines.push(format!("{key} = {} # its default", quoted(word)));
+            }
+            (None, _) => {}
         }
     }
     section(&mut toml, "sandbox", &lines);
+    let network = format!("{sandbox}.network");
+    if let Some(word) = source.word(&network)? {
+        let (lines, became) = network_lines(word);
+        section(&mut toml, "network", &lines);
+        notes.push(format!("`{network}`: `{word}` became {became}"));
+    }
     let binds = source.words(&format!("{sandbox}.binds"))?;
     if !binds.is_empty() {
         section(
@@ -47,7 +61,7 @@ pub fn import(value: &Value) -> Result<Imported, ImportError> {
         let path = format!("tools.{key}");
         let mut names = source.words(&path)?;
         names.retain(|name| match tool_name(name) {
-            Ok(_) if is_known_tool(name) => true,
+            Ok(_) if is_known_tool(name) || is_own_tool(name) => true,
             Ok(_) => {
                 notes.push(format!(
                     "`{path}`: sjail has no tool `{name}`; the name counts where an agent's hook asks by it"
@@ -76,12 +90,29 @@ pub fn import(value: &Value) -> Result<Imported, ImportError> {
         lines.push(format!("require_approval = {asks}"));
     }
     section(&mut toml, "elevated", &lines);
-    notes.extend(source.left());
+    notes.extend(source.left(&["agents", "tools"]));
     Ok(Imported {
         kind: "OpenClaw",
         toml,
         notes,
     })
+}
+
+/// The network that a container would have had, and what is made of it.
+fn network_lines(word: &str) -> (Vec<String>, &'static str) {
+    let mode = |mode: &str| format!("mode = {}", quoted(mode));
+    match word {
+        "none" => (vec![mode("none")], "no network"),
+        "host" => (vec![mode("host")], "the host's own network"),
+        "bridge" => (
+            vec![mode("filtered"), "allow = [\"*\"]".to_owned()],
+            "a filtered network with every host allowed: write down those that are needed",
+        ),
+        _ => (
+            vec![mode("none")],
+            "no network: there are none by name here; `network.allow` lists hosts",
+        ),
+    }
 }
 
 /// A table of the policy file, if there is anything in it.

@@ -111,7 +111,7 @@ pub fn import(value: &Value) -> Result<Imported, ImportError> {
     let never = ALWAYS.into_iter().chain(OUTSIDE);
     lines.push(format!("deny_regex = {}", list(never)));
     section(&mut toml, "commands", &lines);
-    notes.extend(source.left());
+    notes.extend(source.left(&["sandbox", "permissions", "allowlist"]));
     Ok(Imported {
         kind: "security-config.json",
         toml,

@@ -383,6 +383,9 @@ pub struct AllowlistTest {
     /// Where it would start; the caller's own folder if nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<ByteString>,
+    /// Where the caller looks for programs, its `PATH`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<ByteString>,
 }
 
 /// The reply to [`ALLOWLIST_TEST`].
@@ -392,6 +395,9 @@ pub struct AllowlistTested {
     pub allowed: bool,
     /// The patterns that match.
     pub matching: Vec<String>,
+    /// Where patterns speak of it and do not allow it: why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why_not: Option<String>,
 }
 
 /// Which records are wanted; parameters of [`AUDIT_LOG`].

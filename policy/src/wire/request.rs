@@ -239,6 +239,9 @@ pub struct Waiting {
     /// What differs from an earlier approval, if that is why it asks again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<String>,
+    /// What would spare the question, if that can be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
     /// Seconds since 1970 when the request lapses.
     pub expires: i64,
     /// Whether the owner may be asked at this caller's terminal: the kernel shows

@@ -268,11 +268,15 @@ fn errors_are_data(scene: &Scene) -> Verdict {
         error,
         "Python not found: install python3 and add it to PATH"
     );
-    scene
-        .sjail(["code", "--language", "cobol"])
-        .output()?
-        .exits(125)?
-        .stderr_has("python, javascript, bash")?;
+    // A language that is not there is data, too.
+    let unknown = scene.sjail(["code", "--language", "ruby"]).output()?;
+    let unknown = unknown.exits(125)?.json()?;
+    assert_eq!(unknown["success"], false, "{unknown}");
+    assert_eq!(unknown["truncated"], false, "{unknown}");
+    assert_eq!(
+        unknown["error"],
+        "`ruby` is no language that is known here: there are python, javascript, bash"
+    );
     Ok(())
 }
 

@@ -52,6 +52,10 @@ fn check_answers_in_the_known_shape(scene: &Scene) -> Verdict {
     let answer = call(scene, "sandbox-check", ["ls", "-la"])?;
     answer.succeeds()?;
     assert_eq!(answer.json()?["risk_level"], "safe");
+    // The answer is JSON with and without the flag that the others take.
+    let plain = call(scene, "sandbox-check", ["ls -la"])?;
+    let flagged = call(scene, "sandbox-check", ["--json", "ls -la"])?;
+    flagged.succeeds()?.stdout_is(&plain.stdout)?;
     call(scene, "sandbox-check", [])?.exits(125)?;
     Ok(())
 }
@@ -230,7 +234,7 @@ fn the_queue_is_listed_answered_and_cleared(scene: &Scene) -> Verdict {
     // A name that is typed is a claim: it stands beside what the kernel says.
     call(scene, "sandbox-audit", ["show", &named])?
         .stdout_has("\"claimed_by\":\"user@example.com\"")?
-        .stdout_has("sjail-broker")?;
+        .stdout_has(", sandbox-queue)")?;
     call(scene, "sandbox-queue", ["clear", "--older-than", "7d"])?
         .succeeds()?
         .stdout_has("0 requests cleared")?;
@@ -288,6 +292,17 @@ fn the_log_is_read_exported_and_counted(scene: &Scene) -> Verdict {
 
 /// secure-sandbox 109-117, 165-177 (page 84-91, 115-119): the allow list.
 fn the_allow_list_is_kept(scene: &Scene) -> Verdict {
+    for (name, verb) in [
+        ("sandbox-queue", "list"),
+        ("sandbox-audit", "log"),
+        ("sandbox-allowlist", "add"),
+    ] {
+        let help = call(scene, name, ["--help"])?;
+        help.succeeds()?.stdout_has(&format!("Usage: {name} "))?;
+        let help = call(scene, name, [verb, "--help"])?;
+        help.succeeds()?
+            .stdout_has(&format!("Usage: {name} {verb}"))?;
+    }
     let _desk = Desk::at(scene);
     let name = "sandbox-allowlist";
     let words = ["add", "cargo build", "--reason", "Safe build command"];
@@ -304,6 +319,11 @@ fn the_allow_list_is_kept(scene: &Scene) -> Verdict {
     assert_eq!(tested.json()?["matching"], json!(["npm install *"]));
     call(scene, name, ["remove", "cargo build"])?.succeeds()?;
     call(scene, name, ["list"])?.lacks("cargo build")?;
+    call(scene, name, ["remove", "cargo build"])?
+        .exits(1)?
+        .stderr_has("no pattern cargo build; `sjail allowlist list` shows the patterns")?;
+    // Whoever has added it is known by what was typed, as far as the kernel keeps a name.
+    call(scene, name, ["list"])?.stdout_has("sandbox-allowli")?;
     Ok(())
 }
 

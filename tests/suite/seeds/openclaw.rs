@@ -13,6 +13,9 @@ pub fn tests() -> Vec<Test> {
         nothing_of_the_workspace_is_seen,
         profiles_and_groups_hold_what_they_say,
         names_of_other_tools_are_taken_and_told,
+        what_is_left_out_is_meant_as_it_is_there,
+        networks_are_understood,
+        mistakes_are_told_without_a_line_that_nobody_wrote,
         a_trusted_machine,
         mixed_trust,
         a_remote_server,
@@ -269,6 +272,66 @@ fn names_of_other_tools_are_taken_and_told(scene: &Scene) -> Verdict {
     Ok(())
 }
 
+/// sandboxing 84-100, 267-283, 322-324: what scenario 2 leaves out.
+fn what_is_left_out_is_meant_as_it_is_there(scene: &Scene) -> Verdict {
+    let config = r#"{ agents: { defaults: { sandbox: { mode: "non-main" } } } }"#;
+    taken_over(scene, config)?;
+    scene
+        .sjail(["explain"])
+        .output()?
+        .stdout_has("sandbox scope:    session\nworkspace access: none\n")?;
+    // The control: what is said holds, and a file without a sandbox says nothing of one.
+    let config = r#"{ agents: { defaults: { sandbox: { scope: "agent", workspace: "rw" } } } }"#;
+    taken_over(scene, config)?;
+    scene
+        .sjail(["explain"])
+        .output()?
+        .stdout_has("sandbox scope:    agent\nworkspace access: rw")?;
+    taken_over(scene, r#"{ tools: { profile: "full" } }"#)?;
+    scene
+        .sjail(["explain"])
+        .output()?
+        .stdout_has("sandbox scope:    run\nworkspace access: rw")?;
+    Ok(())
+}
+
+/// sandboxing 101: no network, unless `network` is changed.
+fn networks_are_understood(scene: &Scene) -> Verdict {
+    for (word, mode, said) in [
+        ("none", "none", "became no network"),
+        ("host", "host", "became the host's own network"),
+        ("bridge", "filtered", "became a filtered network"),
+        ("my-net", "none", "became no network"),
+    ] {
+        let config = json!({ "agents": { "defaults": { "sandbox": { "network": word } } } });
+        taken_over(scene, &config.to_string())?.stderr_has(said)?;
+        let explained = scene.sjail(["explain"]).output()?;
+        explained.stdout_has(&format!("\n  mode = {mode} "))?;
+    }
+    let config = r#"{ agnts: {}, tools: { profile: "full" }, channels: {} }"#;
+    taken_over(scene, config)?
+        .stderr_has("`agnts` is not known, did you mean `agents`?")?
+        .stderr_has("`channels` has no meaning here")?;
+    // Its own tools are known by their names.
+    let config = r#"{ tools: { profile: "minimal", deny: ["sandbox_audit_log"] } }"#;
+    let imported = taken_over(scene, config)?;
+    assert!(!imported.stderr.contains("sjail has no tool"), "{imported}");
+    scene.sjail(["explain"]).output()?.stdout_has(
+        "registered by `sjail mcp`: sandbox_check, sandbox_queue_list, sandbox_audit_stats, sandbox_allowlist_test\n",
+    )?;
+    Ok(())
+}
+
+fn mistakes_are_told_without_a_line_that_nobody_wrote(scene: &Scene) -> Verdict {
+    let config = json!({ "agents": { "defaults": { "sandbox": { "binds": ["/etc:/x:ro"] } } } });
+    let file = scene.file("bad.json", config.to_string())?;
+    let output = scene.sjail(["policy", "import"]).args([&file]).output()?;
+    output.exits(125)?.stderr_has("`filesystem.binds`")?;
+    assert!(!output.stderr.contains("bad.json:"), "{output}");
+    assert!(!output.stderr.contains(" | "), "{output}");
+    Ok(())
+}
+
 /// sandboxing 250-265: no sandbox, every tool.
 fn a_trusted_machine(scene: &Scene) -> Verdict {
     let desk = Desk::at(scene);
@@ -398,8 +461,8 @@ fn explained_as_the_guide_explains(scene: &Scene) -> Verdict {
          session \"agent:main:main\" -> host (main, by ",
         "every other session -> jail\n",
         "elevated patterns:\n  brew * -> host, with approval\n  git push * -> host, with approval\n",
-        "tool policy:\n  profile: coding\n  denied: group:automation\n  tools: read, write, edit, exec\n  \
-         not offered by sjail: browser, web_fetch, web_search, image\n",
+        "tool policy:\n  profile: coding\n  denied: group:automation\n  tools: read, write, edit, exec\n",
+        "not offered by sjail: browser, web_fetch, web_search, image\n",
     ] {
         explained.stdout_has(part)?;
     }

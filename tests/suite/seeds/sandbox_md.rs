@@ -1,13 +1,16 @@
 //! `SANDBOX.md` as it stands in the documents.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use sjail_tests::{Scene, Test, Verdict, tests};
+
+use crate::desk::Desk;
 
 pub fn tests() -> Vec<Test> {
     tests![
         the_whole_file_holds_once_trusted,
         until_then_it_only_tightens,
         settings_for_approvals_hold,
+        a_question_says_why,
         a_change_takes_the_trust_away,
         mistakes_are_named_by_line,
     ]
@@ -62,6 +65,11 @@ fn action(scene: &Scene, line: &str) -> Verdict<String> {
     Ok(word.to_owned())
 }
 
+fn by_policy(scene: &Scene, line: &str) -> Verdict<Value> {
+    let words = ["check", "--by-policy", "--json", line];
+    scene.sjail(words).output()?.json()
+}
+
 /// secure-sandbox 41-71 (page 30-58): the file, word for word.
 fn the_whole_file_holds_once_trusted(scene: &Scene) -> Verdict {
     scene.file("SANDBOX.md", FILE)?;
@@ -73,7 +81,8 @@ fn the_whole_file_holds_once_trusted(scene: &Scene) -> Verdict {
         ("node --version", "execute"),
         ("rm -rf build", "queue_for_approval"),
         ("dd if=a of=b", "queue_for_approval"),
-        ("mkfs /dev/null", "queue_for_approval"),
+        // What is worse by itself than the file says stays worse.
+        ("mkfs /dev/null", "block"),
         ("ls | grep x", "execute"),
         ("sudo ls", "queue_for_approval"),
         ("chmod 777 x", "queue_for_approval"),
@@ -85,10 +94,28 @@ fn the_whole_file_holds_once_trusted(scene: &Scene) -> Verdict {
         ("bash -c ls", "block"),
         ("eval ls", "block"),
     ] {
-        let got = action(scene, line)?;
-        // What is worse by itself than the file says stays worse.
-        assert!(got == expected || got == "block", "{line}: {got}");
+        // What the policy says; whether anybody could give it what it needs is another question.
+        let answer = by_policy(scene, line)?;
+        assert_eq!(answer["suggested_action"], expected, "{line}: {answer}");
     }
+    // A pattern of the file names itself, and what it names is dangerous in the log.
+    for (line, pattern) in [
+        (
+            "dd if=a of=b",
+            ("commands.ask `dd if=` (", "SANDBOX.md:15)"),
+        ),
+        (
+            "rm -rf build",
+            ("commands.ask `rm -rf` (", "SANDBOX.md:14)"),
+        ),
+    ] {
+        let answer = by_policy(scene, line)?;
+        assert_eq!(answer["risk_level"], "dangerous", "{answer}");
+        let rule = answer["rule"].as_str().unwrap_or_default();
+        let (key, place) = pattern;
+        assert!(rule.starts_with(key) && rule.ends_with(place), "{rule}");
+    }
+    assert_eq!(by_policy(scene, "anything-else")?["risk_level"], "normal");
     let explained = scene.sjail(["explain", "--json"]).output()?.json()?;
     for (key, value) in [
         ("commands.level", json!("allowlist")),
@@ -146,6 +173,36 @@ fn settings_for_approvals_hold(scene: &Scene) -> Verdict {
     trust(scene)?;
     scene.run(["--", "touch", "made"]).output()?.succeeds()?;
     assert!(scene.workspace().join("made").exists());
+    Ok(())
+}
+
+/// The file as it stands asks about everything until it is trusted, and says so.
+fn a_question_says_why(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
+    scene.file("SANDBOX.md", FILE)?;
+    let asked = scene.sjail(["run", "--wait", "1s", "--", "ls"]).output()?;
+    asked
+        .exits(75)?
+        .stderr_has("this waits for an approval (safe), by commands.ask `*` (")?
+        .stderr_has(
+            "SANDBOX.md allows does not count until you have read it and run `sjail trust`",
+        )?;
+    scene
+        .sjail(["run", "--no-wait", "--", "ls"])
+        .output()?
+        .exits(75)?
+        .stderr_has("from another terminal")?
+        .stderr_has("`sjail trust`")?;
+    // One note for the eight lines of a list.
+    let checked = scene.sjail(["policy", "check"]).output()?;
+    checked.stdout_has("SANDBOX.md:5 and 7 more lines: `commands.allow` would loosen")?;
+    assert_eq!(checked.stdout.matches("commands.allow").count(), 1);
+    // The control: trusted, nothing has to be said.
+    trust(scene)?;
+    scene
+        .sjail(["run", "--no-wait", "--", "ls"])
+        .output()?
+        .succeeds()?;
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! `.claude/security-config.json` and the layers of `ac-security-sandbox`.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 use sjail_tests::{Scene, Test, Verdict, tests};
@@ -14,6 +15,7 @@ pub fn tests() -> Vec<Test> {
         some_commands_stay_in_the_project,
         the_three_layers_are_taken_over,
         the_list_of_commands_is_shipped,
+        programs_of_others_are_told_apart,
         commands_are_extracted,
         lines_of_listed_commands_run,
         the_log_has_its_shape,
@@ -64,7 +66,6 @@ fn path<const N: usize>(scene: &Scene, paths: [(&str, &str, i32); N]) -> Verdict
 
 /// ac-security-sandbox 110-132: the file, word for word.
 fn a_security_config_is_taken_over(scene: &Scene) -> Verdict {
-    fs::create_dir_all(scene.home().join(".config/claude"))?;
     taken_over(scene, &example())?;
     checks(
         scene,
@@ -102,7 +103,19 @@ fn a_security_config_is_taken_over(scene: &Scene) -> Verdict {
         .run(["--", "git", "--version"])
         .output()?
         .succeeds()?
-        .stdout_has("git version")?;
+        .stdout_has("git version")?
+        .stderr_has(".config/claude is not there and was left out")?;
+    let explained = scene.sjail(["explain"]).output()?;
+    explained.stdout_has(".config/claude is not there and was left out")?;
+    // What is typed is meant: there it stays an error.
+    let typed = scene.home().join(".config/claude");
+    scene
+        .run(["--ro"])
+        .args([&typed])
+        .args(["--", "git", "--version"])
+        .output()?
+        .exits(125)?
+        .stderr_has("cannot be shown in the jail")?;
     Ok(())
 }
 
@@ -272,6 +285,36 @@ fn the_list_of_commands_is_shipped(scene: &Scene) -> Verdict {
             ("ls | sh", 77),
         ],
     )
+}
+
+/// A list counts for the system's own programs, and whoever is refused learns that.
+fn programs_of_others_are_told_apart(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    let config = json!({ "allowlist": { "commands": ["cargo", "no-such-tool"] } });
+    taken_over(scene, &config)?;
+    let cargo = scene.home_file("tools/cargo", "#!/bin/sh\n")?;
+    fs::set_permissions(&cargo, fs::Permissions::from_mode(0o777))?;
+    let folder = scene.home().join("tools").display().to_string();
+    let path = format!("{folder}:/usr/bin:/bin");
+    let own = format!("`cargo` is found in {folder}, which is not root's alone, so the allow list");
+    let absent = "`no-such-tool` is not installed, so the allow list does not count for it";
+    for (line, why) in [("cargo build", own.as_str()), ("no-such-tool", absent)] {
+        let said = |words: &[&str]| scene.sjail(words).args([line]).env("PATH", &path).output();
+        said(&["check"])?.exits(77)?.stdout_has(why)?;
+        let explained = said(&["explain", "-c"])?;
+        let name = line.split(' ').next().unwrap_or_default();
+        explained
+            .stdout_has(why)?
+            .stdout_has(&format!("commands.allow `{name}` ("))?;
+        said(&["run", "-c"])?.exits(77)?.stderr_has(why)?;
+        desk.sjail(["allowlist", "add", name])?.succeeds()?;
+        said(&["allowlist", "test"])?.exits(1)?.stdout_has(why)?;
+    }
+    // The control: the system's own.
+    desk.sjail(["allowlist", "add", "true"])?.succeeds()?;
+    desk.sjail(["allowlist", "test", "true"])?.exits(0)?;
+    desk.sjail(["check", "true"])?.exits(0)?;
+    Ok(())
 }
 
 /// ac-security-sandbox 80-91: extract_commands; pipes, chains, semicolons.
