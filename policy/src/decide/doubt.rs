@@ -21,7 +21,7 @@ pub enum Whose {
 }
 
 /// Takes the trust from programs whose bare name leads elsewhere than to a trusted folder: the
-/// classifier cannot look, so whoever can does it before [`decide`].
+/// classifier cannot look, so whoever can does it before [`super::decide`].
 pub fn doubt_programs(line: &mut Classification, whose: &dyn Fn(&str) -> Whose) {
     for command in &mut line.commands {
         let program = &mut command.program;
@@ -74,7 +74,7 @@ pub struct Allowing {
     pub why_not: Option<String>,
 }
 
-/// What an allow list says of a line, by the same rules as [`decide`].
+/// What an allow list says of a line, by the same rules as [`super::decide`].
 pub fn allowing(rules: &[Sourced<Rule>], line: &Classification) -> Allowing {
     let Some((_, lift)) = on_the_list(rules, line) else {
         let why_not = doubts(rules, line);
