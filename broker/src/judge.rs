@@ -23,11 +23,12 @@ use sjail_policy::wire::request::{Asking, Place, Submission, Typed};
 use crate::audit::record::Hash;
 use crate::error::{Error, Result};
 use crate::peer::Home;
-use crate::programs::{self, Tied};
+use crate::programs;
 use crate::proposal;
 use crate::registries::Registries;
 use crate::service::now;
 use crate::sources::{InForce, NoPolicy, Owners, Policies};
+use crate::tied::{self, Tied};
 
 /// What the classifier says of `sudo` and its kin, whatever they run.
 const OTHER_RIGHTS: &str = "Runs with other rights";
@@ -468,7 +469,7 @@ impl Judgement {
 
     /// The programs and scripts that it starts, as far as they are known.
     pub fn tied(&self, typed: &Typed) -> Tied {
-        programs::tied(&self.line, &self.plan, typed)
+        tied::tied(&self.line, &self.plan, typed)
     }
 
     fn refuse(&mut self, why: &str) {

@@ -47,5 +47,6 @@ pub mod service;
 pub mod sources;
 pub mod store;
 pub mod submit;
+pub mod tied;
 pub mod unrecorded;
 pub mod writer;

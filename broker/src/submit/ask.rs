@@ -20,12 +20,12 @@ use crate::id;
 use crate::notify;
 use crate::peer::Home;
 use crate::process;
-use crate::programs::Tied;
 use crate::queue::answer::begin_run;
 use crate::queue::permit::{self, Used, Whereabouts};
 use crate::queue::request::{self, Asked, Body, New, Stored, Subject};
 use crate::server::Visit;
 use crate::service::{Change, Failure, now};
+use crate::tied::Tied;
 
 /// A command that changes while it waits is asked about again so many times.
 const ASKED_AGAIN: u32 = 3;

@@ -9,7 +9,7 @@ use sjail_policy::plan::{Access, Grant, Missing, Workspace};
 use sjail_policy::show;
 
 use super::look;
-use super::tree::{Kind, Shown, Tree, plain};
+use super::tree::{Kind, Seen, Shown, Tree, plain};
 use crate::error::Error;
 
 /// Never granted, nor anything below: what the kernel and the running services show.
@@ -26,7 +26,10 @@ pub fn workspace(tree: &mut Tree, workspace: &Workspace) -> Result<(), Error> {
     if path == Path::new("/") {
         return everything(tree, shown);
     }
-    put(tree, path, path, shown, (Missing::Refuse, &[]))
+    match seen(path, Missing::Refuse)? {
+        Some(seen) => put(tree, seen, path, path, shown),
+        None => Ok(()),
+    }
 }
 
 /// Shows what `--ro`, `--rw`, `--bind` and the policy name.
@@ -46,13 +49,17 @@ pub fn lay(tree: &mut Tree, workspace: &Workspace, grants: &[Grant]) -> Result<(
             Access::Ro => Shown::ReadOnly,
             Access::Rw => Shown::Writable,
         };
-        put(
-            tree,
-            grant.source.as_path(),
-            grant.dest.as_path(),
-            shown,
-            (grant.missing, &writable),
-        )?;
+        let source = grant.source.as_path();
+        let Some(seen) = seen(source, grant.missing)? else {
+            continue;
+        };
+        if leads_out(source, &seen.path, &writable) {
+            return Err(Error::LedOut {
+                path: source.to_owned(),
+                real: seen.path,
+            });
+        }
+        put(tree, seen, source, grant.dest.as_path(), shown)?;
     }
     Ok(())
 }
@@ -84,32 +91,20 @@ fn is_nothing(errno: Errno) -> bool {
     matches!(errno, Errno::ENOENT | Errno::ENOTDIR)
 }
 
-fn put(
-    tree: &mut Tree,
-    source: &Path,
-    dest: &Path,
-    shown: Shown,
-    (missing, writable): (Missing, &[&Path]),
-) -> Result<(), Error> {
-    let seen = match look::through_links(source) {
-        Ok(seen) => seen,
-        Err(errno) => {
-            return match missing {
-                Missing::Skip => Ok(()),
-                Missing::Tell if is_nothing(errno) => Ok(()),
-                Missing::Tell | Missing::Refuse => Err(Error::Look {
-                    path: source.to_owned(),
-                    error: errno.into(),
-                }),
-            };
-        }
-    };
-    if leads_out(source, &seen.path, writable) {
-        return Err(Error::LedOut {
+/// What a path leads to; nothing, where it may be missing and is.
+fn seen(source: &Path, missing: Missing) -> Result<Option<Seen>, Error> {
+    match (look::through_links(source), missing) {
+        (Ok(seen), _) => Ok(Some(seen)),
+        (Err(_), Missing::Skip) => Ok(None),
+        (Err(errno), Missing::Tell) if is_nothing(errno) => Ok(None),
+        (Err(errno), Missing::Tell | Missing::Refuse) => Err(Error::Look {
             path: source.to_owned(),
-            real: seen.path,
-        });
+            error: errno.into(),
+        }),
     }
+}
+
+fn put(tree: &mut Tree, seen: Seen, source: &Path, dest: &Path, shown: Shown) -> Result<(), Error> {
     let dest = plain(dest).ok_or_else(|| Error::BadPath {
         path: dest.to_owned(),
     })?;

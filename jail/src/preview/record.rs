@@ -185,31 +185,19 @@ impl Totals {
 
     /// Whether nothing would change.
     pub fn is_nothing(&self) -> bool {
-        let Totals {
-            created,
-            modified,
-            deleted,
-            renamed,
-            changed,
-            touched,
-            links,
-            folders,
-            removed_folders,
-            ..
-        } = self;
         [
-            created,
-            modified,
-            deleted,
-            renamed,
-            changed,
-            touched,
-            links,
-            folders,
-            removed_folders,
+            self.created,
+            self.modified,
+            self.deleted,
+            self.renamed,
+            self.changed,
+            self.touched,
+            self.links,
+            self.folders,
+            self.removed_folders,
         ]
         .iter()
-        .all(|count| **count == 0)
+        .all(|count| *count == 0)
     }
 }
 
