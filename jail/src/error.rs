@@ -270,7 +270,10 @@ pub enum Error {
     #[error("a change needs somebody who has seen it: run this on a terminal, or say --yes")]
     NeedsYes,
     /// A path of the host could not be looked at.
-    #[error("{} cannot be shown in the jail: {error}", show::name(path))]
+    #[error(
+        "{} cannot be shown in the jail: {error}; name a path that is there and that you may read",
+        show::name(path)
+    )]
     Look {
         /// Which path.
         path: PathBuf,

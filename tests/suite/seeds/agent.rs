@@ -63,10 +63,7 @@ print("folders that are there and not:", len(answers), "the jail's workspace" in
     .replace("PROTOCOL", &PROTOCOL.to_string());
     scene.home_file("private/file", "x")?;
     scene.home_file(".netrc", "machine h login me password hunter22\n")?;
-    scene.home_file(
-        "other/sjail.toml",
-        "[commands]\ndeny = [\"ls\"]\n",
-    )?;
+    scene.home_file("other/sjail.toml", "[commands]\ndeny = [\"ls\"]\n")?;
     scene.file("call.py", &call)?;
     scene.file(
         "hook.json",
