@@ -14,7 +14,10 @@ use super::record::relay;
 use super::{filtered, town};
 
 pub fn tests() -> Vec<Test> {
-    tests![whatever_ends_a_connection_leaves_nothing]
+    tests![
+        whatever_ends_a_connection_leaves_nothing,
+        the_jails_own_network_is_not_paced
+    ]
 }
 
 pub fn long() -> Vec<Test> {
@@ -26,6 +29,15 @@ pub fn long() -> Vec<Test> {
     .into_iter()
     .map(|test| test.alone().timeout(600))
     .collect()
+}
+
+/// Nothing in there leaves the machine, whatever the host has chosen for its own lines.
+fn the_jails_own_network_is_not_paced(scene: &Scene) -> Verdict {
+    let how = "/proc/sys/net/ipv4/tcp_congestion_control";
+    filtered(scene, &[], &["cat", how])
+        .output()?
+        .stdout_is("reno\n")?;
+    Ok(())
 }
 
 /// What a relay holds: resident kilobytes, and descriptors where we may look.
