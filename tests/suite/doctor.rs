@@ -78,6 +78,8 @@ fn this_machine_is_whole(scene: &Scene) -> Verdict {
         .sjail(["doctor"])
         .output()?
         .stdout_has("Every layer")?;
+    // Its own run leaves nothing behind.
+    scene.sjail(["sandbox", "list"]).output()?.stdout_is("")?;
     Ok(())
 }
 

@@ -86,6 +86,12 @@ fn import(path: &Path) -> Result<u8, Failure> {
     Ok(Exit::Success.code())
 }
 
+/// Where a workspace's own policy is.
+const OWN: &str = "sjail.toml";
+
+/// What `sjail policy import` reads, where its tools keep it.
+const OTHERS: [&str; 2] = [".claude/security-config.json", "openclaw.json"];
+
 /// The exit status when a case did not come out as expected.
 const CASES_FAILED: u8 = 1;
 
@@ -127,6 +133,7 @@ fn check(files: &[PathBuf]) -> Result<u8, Failure> {
         if text.is_empty() {
             text.push_str("there are no policy files: the profile alone holds\n");
         }
+        text.extend(others(&judge));
     }
     let mut wrong = None;
     for file in files {
@@ -143,6 +150,17 @@ fn check(files: &[PathBuf]) -> Result<u8, Failure> {
     }
     print(&text);
     Ok(wrong.unwrap_or(Exit::Success.code()))
+}
+
+/// Policies of other tools that lie there and hold nothing: nobody took them over.
+fn others(judge: &Judge) -> impl Iterator<Item = String> {
+    let own = Path::new(&judge.context.workspace);
+    let is_there = move |name: &&str| own.join(name).is_file();
+    let taken = own.join(OWN).exists();
+    let found = OTHERS.into_iter().filter(move |_| !taken).filter(is_there);
+    found.map(|name| {
+        format!("note: {name} is not read; `sjail policy import {name} > {OWN}` takes it over\n")
+    })
 }
 
 fn test(json: bool, files: &[PathBuf]) -> Result<u8, Failure> {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::agent::Agent;
-use super::question::Question;
+use super::question::{COMMAND, Question};
 use super::verdict::Verdict;
 
 /// What is printed for the agent.
@@ -18,11 +18,15 @@ pub fn written(agent: Agent, question: &Question, verdict: &Verdict) -> Value {
     }
 }
 
-/// The tool's input with another command.
+/// The tool's input with another command, in the spelling that it came in.
 fn updated(question: &Question, instead: &str) -> Value {
     let mut input = question.input.clone();
     if let Some(fields) = input.as_object_mut() {
-        fields.insert("command".to_owned(), json!(instead));
+        for name in COMMAND {
+            if let Some(line) = fields.get_mut(name).filter(|line| !line.is_null()) {
+                *line = json!(instead);
+            }
+        }
     }
     input
 }

@@ -16,13 +16,19 @@ function asked(tool, sessionID, cwd, args) {
   return answer.command
 }
 
+// The line goes where the tool reads it, however it spells that.
+function rewritten(args, command) {
+  const spelled = ["command", "cmd"].filter((name) => args[name] != null)
+  return { ...args, ...Object.fromEntries(spelled.map((name) => [name, command])) }
+}
+
 export default {
   id: "sjail",
   // OpenCode 1 begins here,
   server: async ({ directory }) => ({
     "tool.execute.before": async (input, output) => {
       const command = asked(input.tool, input.sessionID, directory, output.args)
-      if (command) output.args.command = command
+      if (command) Object.assign(output.args, rewritten(output.args, command))
     },
   }),
   // and OpenCode 2 here.
@@ -30,7 +36,7 @@ export default {
     await context.tool.hook("execute.before", async (event) => {
       const session = await context.session.get({ sessionID: event.sessionID })
       const command = asked(event.tool, event.sessionID, session.location.directory, event.input)
-      if (command) event.input = { ...event.input, command }
+      if (command) event.input = rewritten(event.input, command)
     })
   },
 }

@@ -99,6 +99,9 @@ fn required(word: Option<String>, name: &str) -> Result<String, String> {
     word.ok_or_else(|| format!("`{name}` is missing"))
 }
 
+/// How tools that run a line call it.
+pub const COMMAND: [&str; 2] = ["command", "cmd"];
+
 /// What a tool of that name does; the name in the policy beside it.
 fn act(name: &str, input: &Value) -> Result<(Option<&'static str>, Act), String> {
     // Which spelling a tool reads is its own affair: where there are several, they agree.
@@ -138,7 +141,7 @@ fn act(name: &str, input: &Value) -> Result<(Option<&'static str>, Act), String>
         | "shell_command" | "exec_command" | "Monitor" => {
             let folder = ["workdir", "dir_path", "directory", "working_directory"];
             let shell = Act::Shell {
-                line: text(&["command", "cmd"])?,
+                line: text(&COMMAND)?,
                 timeout: input["timeout"].as_u64(),
                 background: name == "Monitor"
                     || input["run_in_background"] == true
@@ -219,19 +222,38 @@ fn reached_by(pattern: &str) -> String {
     }
 }
 
-/// The files that a patch writes.
+/// The files that a patch writes. Agents read these lines each in its own way: what two of them
+/// could read differently is an error.
 fn patched(patch: &str) -> Result<Vec<(Operation, String)>, String> {
-    const MARKS: [&str; 4] = [
-        "*** Add File: ",
-        "*** Update File: ",
-        "*** Delete File: ",
-        "*** Move to: ",
-    ];
-    let files: Vec<(Operation, String)> = patch
-        .lines()
-        .filter_map(|line| MARKS.iter().find_map(|mark| line.trim().strip_prefix(mark)))
-        .map(|path| (Operation::Write, path.trim().to_owned()))
-        .collect();
+    const MARKS: [&str; 4] = ["Add File", "Update File", "Delete File", "Move to"];
+    let is_blank = |c: char| c.is_whitespace() || c == '\u{feff}';
+    let mut files = Vec::new();
+    for line in patch.lines() {
+        let Some(rest) = line.trim_matches(is_blank).strip_prefix("***") else {
+            continue;
+        };
+        let Some((mark, path)) = MARKS.iter().find_map(|mark| {
+            let path = rest.trim_start_matches(is_blank).strip_prefix(mark)?;
+            Some((mark, path))
+        }) else {
+            continue;
+        };
+        let path = match rest.strip_prefix(&format!(" {mark}: ")) {
+            Some(path) => path.trim(),
+            None => {
+                return Err(format!(
+                    "the patch writes `*** {mark}{path}` in its own way"
+                ));
+            }
+        };
+        let is_odd = |c: char| c.is_control() || c == ':' || c != ' ' && is_blank(c);
+        if path.is_empty() || path.contains(is_odd) {
+            return Err(format!(
+                "the patch names {path:?}, which agents read differently"
+            ));
+        }
+        files.push((Operation::Write, path.to_owned()));
+    }
     match files.is_empty() {
         true => Err("the patch names no file".to_owned()),
         false => Ok(files),
@@ -307,6 +329,21 @@ mod tests {
         let paths: Vec<String> = patched(patch).unwrap().into_iter().map(|f| f.1).collect();
         assert_eq!(paths, ["a", "b", "c"]);
         assert!(patched("nothing").is_err());
+        // What is data stays data.
+        assert!(patched("*** Add File: a\n+*** Add File:/b\n ***\n *** a note\n").is_ok());
+        for line in [
+            "*** Add File:/b",
+            "***Add File: /b",
+            "\u{feff}*** Add File:\t/b",
+            "*** Move to:/b",
+            "*** Add File: \u{feff}/b",
+            "*** Add File: .envrc:z",
+            "*** Add File: a\r*** Add File: /b",
+            "*** Add File:  ",
+        ] {
+            let patch = format!("*** Add File: a\n{line}\n");
+            assert!(patched(&patch).is_err(), "{line:?}");
+        }
     }
 
     #[test]

@@ -141,6 +141,14 @@ fn codex_is_answered(scene: &Scene) -> Verdict {
     let safe = &safe["hookSpecificOutput"];
     assert_eq!(safe["permissionDecision"], "allow");
     assert!(safe["updatedInput"]["command"].is_string(), "{safe}");
+    // A line goes back in the spelling that it came in: the tool reads no other.
+    let mut spelled = question("exec_command", "");
+    spelled["tool_input"] = json!({ "cmd": "ls", "workdir": scene.workspace() });
+    let spelled = answer(scene, "codex", &spelled)?;
+    let spelled = &spelled["hookSpecificOutput"]["updatedInput"];
+    let line = spelled["cmd"].as_str().unwrap_or_default();
+    assert!(line.contains(" run "), "{spelled}");
+    assert!(spelled["command"].is_null(), "{spelled}");
     // Asking is the jail's business there.
     let asked = answer(scene, "codex", &question("Bash", "rm -rf build"))?;
     let asked = &asked["hookSpecificOutput"];

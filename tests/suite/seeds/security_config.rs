@@ -66,6 +66,12 @@ fn path<const N: usize>(scene: &Scene, paths: [(&str, &str, i32); N]) -> Verdict
 
 /// ac-security-sandbox 110-132: the file, word for word.
 fn a_security_config_is_taken_over(scene: &Scene) -> Verdict {
+    scene.file(".claude/security-config.json", example().to_string())?;
+    scene
+        .sjail(["policy", "check"])
+        .output()?
+        .succeeds()?
+        .stdout_has("note: .claude/security-config.json is not read")?;
     taken_over(scene, &example())?;
     checks(
         scene,
