@@ -262,7 +262,7 @@ impl Judge {
             decide::Place::Host => Place::Host,
         };
         let mut plan = policy.plan(Run {
-            argv: argv_of(typed),
+            argv: typed.argv(),
             cwd: submission.cwd.clone(),
             program: None,
             workspace: submission.workspace.clone(),
@@ -598,15 +598,6 @@ fn classified(typed: &Typed, context: &Context) -> Classification {
     match typed {
         Typed::Line(line) => classify::classify(line.as_bytes(), context),
         Typed::Argv(argv) => classify::classify_argv(argv, context),
-    }
-}
-
-/// What is executed.
-fn argv_of(typed: &Typed) -> Vec<ByteString> {
-    match typed {
-        Typed::Argv(argv) => argv.clone(),
-        // `--`: a line may begin with `-` and is never an option of the shell.
-        Typed::Line(line) => vec!["/bin/sh".into(), "-c".into(), "--".into(), line.clone()],
     }
 }
 

@@ -207,7 +207,8 @@ pub struct RunArgs {
         conflicts_with = "no_broker"
     )]
     pub wait: Option<Duration>,
-    /// Do not wait: exit 75 with the request's id
+    /// Do not wait for an approval: exit 75 with the request's id. A host that is asked about
+    /// while the command runs still holds its connection
     #[arg(long, help_heading = "Approval", conflicts_with_all = ["wait", "no_broker"])]
     pub no_wait: bool,
     /// Run what was approved under this id
@@ -265,7 +266,7 @@ pub struct RunArgs {
     #[arg(skip)]
     pub text: Option<ProgramText>,
 
-    /// A line for /bin/sh instead of a program
+    /// A line for bash (/bin/sh where there is none) instead of a program
     #[arg(short = 'c', value_name = "SHELL LINE", conflicts_with = "command")]
     pub line: Option<OsString>,
     /// The program and its arguments

@@ -155,14 +155,21 @@ pub enum Trouble {
     Said(String),
 }
 
-impl From<Trouble> for Error {
-    fn from(trouble: Trouble) -> Error {
-        Error::Broker(match trouble {
+impl Trouble {
+    /// The same in words.
+    pub fn said(self) -> String {
+        match self {
             Trouble::Gone(error) => format!("it went away: {error}"),
             Trouble::Older => "it is older than this sjail and does not make room".to_owned(),
             Trouble::Unknown => "it knows nothing of this run".to_owned(),
             Trouble::Said(text) => text,
-        })
+        }
+    }
+}
+
+impl From<Trouble> for Error {
+    fn from(trouble: Trouble) -> Error {
+        Error::Broker(trouble.said())
     }
 }
 

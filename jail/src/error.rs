@@ -139,15 +139,17 @@ pub enum Error {
         /// Why not.
         error: std::io::Error,
     },
-    /// The workspace would be the whole home or more.
+    /// The workspace would be the whole home or more, or a folder that everybody uses.
     #[error(
-        "the workspace would be {}, which holds your whole home: cd into a project, or say it aloud with --workspace {}",
+        "the workspace would be {}, which {why}: cd into a project, or say it aloud with --workspace {}",
         show::name(path),
         show::name(path)
     )]
     WorkspaceTooWide {
         /// The folder.
         path: PathBuf,
+        /// What it is, as the sentence goes on.
+        why: &'static str,
     },
     /// A folder of sjail's own was moved to where the command writes.
     #[error(
@@ -466,6 +468,14 @@ pub enum Error {
     /// The pty's master could not be set up.
     #[error("connecting the terminal to the jail failed: {0}")]
     Terminal(Errno),
+    /// A folder is the way to all that is beside it.
+    #[error(
+        "{name} is a folder, by which the command would reach what is beside it on the host; nothing was run: give it a file, a pipe or /dev/null"
+    )]
+    FolderAsStream {
+        /// Which stream.
+        name: &'static str,
+    },
     /// A step of the set-up failed inside.
     #[error("setting up the jail failed: {0:?}")]
     SetUp(Failure),

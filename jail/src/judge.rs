@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use sjail_policy::bytes::ByteString;
 use sjail_policy::classify::{Classification, Context, classify, classify_argv};
 use sjail_policy::config::{CommandLine, Loaded, Mode, Run, load};
 use sjail_policy::decide::{Action, Asking, Decision, Place, decide, doubt_programs, matching};
@@ -12,6 +13,7 @@ use sjail_policy::need::{self, Need};
 use sjail_policy::only::Only;
 use sjail_policy::plan::{Plan, User};
 use sjail_policy::rule::Bases;
+use sjail_policy::wire::request;
 
 use crate::caller::Account;
 use crate::error::Error;
@@ -34,6 +36,14 @@ pub enum Typed {
 }
 
 impl Typed {
+    /// What is executed.
+    fn argv(&self) -> Vec<ByteString> {
+        match self {
+            Typed::Line(line) => request::Typed::Line(line.as_os_str().into()).argv(),
+            Typed::Argv(argv) => argv.iter().map(|word| word.as_os_str().into()).collect(),
+        }
+    }
+
     /// The command as one line of bytes; the offsets in its classification point into it.
     pub fn line(&self) -> Vec<u8> {
         match self {
@@ -67,7 +77,7 @@ impl Judge {
     ) -> Result<Judge, Error> {
         let (cwd, workspace) = match workspace::find(named, &account.home) {
             Ok(found) => (found.cwd, found.workspace),
-            Err(Error::WorkspaceTooWide { path }) => {
+            Err(Error::WorkspaceTooWide { path, .. }) => {
                 let cwd = nix::unistd::getcwd().unwrap_or(path);
                 (cwd, PathBuf::from(NO_WORKSPACE))
             }
@@ -207,17 +217,8 @@ impl Judge {
 
     /// The jail that a command would have.
     fn plan(&self, typed: &Typed, context: &Context) -> Plan {
-        let argv = match typed {
-            Typed::Line(line) => vec![
-                "/bin/sh".into(),
-                "-c".into(),
-                "--".into(),
-                line.as_os_str().into(),
-            ],
-            Typed::Argv(argv) => argv.iter().map(|word| word.as_os_str().into()).collect(),
-        };
         self.loaded.policy.plan(Run {
-            argv,
+            argv: typed.argv(),
             cwd: context.cwd.as_str().into(),
             program: None,
             workspace: self.workspace.as_path().into(),

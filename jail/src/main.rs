@@ -88,8 +88,13 @@ fn main() -> u8 {
     if let Some(name) = called {
         return name.run(&words.collect::<Vec<_>>());
     }
-    let name = words.next().unwrap_or_default();
-    let words: Vec<OsString> = words.collect();
+    let mut name = words.next().unwrap_or_default();
+    let mut words: Vec<OsString> = words.collect();
+    // `sjail help run` is `sjail run --help`.
+    if name == "help" && !words.is_empty() {
+        name = words.remove(0);
+        words.push("--help".into());
+    }
     if name == "run" {
         return run(words);
     }

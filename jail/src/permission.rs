@@ -166,7 +166,10 @@ impl Inquiry {
                 }
             };
             match answer {
-                Answer::Run(run) => return Ok(Ok(run)),
+                Answer::Run(run) => {
+                    self.name_earlier_yes(&run, report);
+                    return Ok(Ok(run));
+                }
                 Answer::Elsewhere(told) if self.client.desk().is_inside() => return Ok(Err(told)),
                 Answer::Waiting(waiting) => {
                     if let Some(new) = source.lay_out(&waiting, &self.client, Some(report)) {
@@ -202,6 +205,20 @@ impl Inquiry {
                 Answer::Expired(refusal) => return Err(Error::Expired(Box::new(refusal))),
                 Answer::Recorded { .. } | Answer::Elsewhere(_) => return Err(out_of_turn()),
             }
+        }
+    }
+
+    /// A yes to the same command that nobody named this time: it was given earlier, to what
+    /// was there then.
+    fn name_earlier_yes(&self, run: &Run, report: &Report) {
+        if let Some(approval) = &run.approval
+            && run.decision == "approved"
+            && self.submission.approval.is_none()
+        {
+            report.note(&format!(
+                "this was approved before and runs once: {}, by {}",
+                approval.id, approval.approver
+            ));
         }
     }
 

@@ -32,39 +32,30 @@ pub fn put(
         return Ok(());
     };
     let mut control = Client::control(waiting_on.desk())?;
-    let (mut keep, mut look) = ask_about(&mut control, &mut terminal, waiting)?;
+    let mut offer = ask_about(&mut control, &mut terminal, waiting)?;
     if waiting.risk >= Risk::Critical {
         return put_critical(waiting_on, waiting, &mut control, &mut terminal);
     }
     loop {
         let _ = tcflush(&terminal, FlushArg::TCIFLUSH);
-        look = look && preview.is_some();
-        let kept = if keep {
-            "[k]eep what the preview showed · "
-        } else {
-            ""
-        };
-        let looked = if look { " · [p]review" } else { "" };
-        write(
-            &mut terminal,
-            &format!("run it? {kept}[o]nce · for an [h]our · [a]lways{looked} · [n]o: "),
-        );
+        offer.look = offer.look && preview.is_some();
+        write(&mut terminal, &offer.question());
         let Some(line) = read_line(&mut terminal, waiting_on) else {
             write(&mut terminal, "\nanswered elsewhere\n");
             return Ok(());
         };
         let extent = match line.trim().to_ascii_lowercase().as_str() {
             "o" | "once" | "y" | "yes" => json!({}),
-            "k" | "keep" if keep => json!({ "apply": true }),
-            "p" | "preview" if look => {
+            "k" | "keep" if offer.keep => json!({ "apply": true }),
+            "p" | "preview" if offer.look => {
                 if let Some(preview) = preview.take() {
                     preview();
                 }
-                (keep, look) = ask_about(&mut control, &mut terminal, waiting)?;
+                offer = ask_about(&mut control, &mut terminal, waiting)?;
                 continue;
             }
             "h" | "hour" => json!({ "seconds": 3600 }),
-            "a" | "always" => json!({ "scope": "always" }),
+            "a" | "always" if offer.always => json!({ "scope": "always" }),
             "n" | "no" => {
                 let no = json!({ "id": waiting.id, "reason": "no, at its own terminal" });
                 return settled(control.call(REJECT, &no));
@@ -76,7 +67,7 @@ pub fn put(
             Ok(_) => return Ok(()),
             // Not every yes is always possible: ask again, with the reason. Whoever was
             // first has answered; that ends the wait for a line.
-            Err(trouble) => write(&mut terminal, &format!("{}\n", Error::from(trouble))),
+            Err(trouble) => write(&mut terminal, &format!("{}\n", trouble.said())),
         }
     }
 }
@@ -108,24 +99,46 @@ fn put_critical(
         }
         match control.call(APPROVE, &json!({ "id": waiting.id, "word": typed })) {
             Ok(_) => return Ok(()),
-            Err(trouble) => write(terminal, &format!("{}\n", Error::from(trouble))),
+            Err(trouble) => write(terminal, &format!("{}\n", trouble.said())),
         }
     }
 }
 
-/// Lays the request before whoever sits there, and gives them time to see it. Whether a
-/// preview has shown something that can be kept, and whether there is none yet.
-fn ask_about(
-    control: &mut Client,
-    terminal: &mut File,
-    waiting: &Waiting,
-) -> Result<(bool, bool), Error> {
+/// The answers that are possible, beside once, for an hour and no.
+#[derive(Debug, Clone, Copy)]
+struct Offer {
+    /// A preview has shown something that can be kept.
+    keep: bool,
+    /// There is no preview yet.
+    look: bool,
+    /// A pattern would allow this, and not much else.
+    always: bool,
+}
+
+impl Offer {
+    fn question(self) -> String {
+        let part = |is_offered, text| if is_offered { text } else { "" };
+        format!(
+            "run it? {}[o]nce · for an [h]our{}{} · [n]o: ",
+            part(self.keep, "[k]eep the preview · "),
+            part(self.always, " · [a]lways"),
+            part(self.look, " · [p]review"),
+        )
+    }
+}
+
+/// Lays the request before whoever sits there, and gives them time to see it.
+fn ask_about(control: &mut Client, terminal: &mut File, waiting: &Waiting) -> Result<Offer, Error> {
     let shown = control.call(SHOW, &json!({ "id": waiting.id }))?;
     let request = &shown["request"];
     write(terminal, &described(request));
     std::thread::sleep(ARMING);
     let evidence = &request["evidence"];
-    Ok((evidence["preview"].is_string(), evidence.is_null()))
+    Ok(Offer {
+        keep: evidence["preview"].is_string(),
+        look: evidence.is_null(),
+        always: request["always"]["pattern"].is_string(),
+    })
 }
 
 /// Whoever was first has answered; the run hears of it anyway.

@@ -47,12 +47,7 @@ pub fn read(args: &RunArgs, account: &Account) -> Result<Request, Error> {
 
 fn argv(args: &RunArgs) -> Result<Vec<ByteString>, Error> {
     match &args.line {
-        // `--`: a line may begin with `-` and is never an option of the shell.
-        Some(line) => Ok(["/bin/sh", "-c", "--"]
-            .map(ByteString::from)
-            .into_iter()
-            .chain([line.clone().into()])
-            .collect()),
+        Some(line) => Ok(Typed::Line(line.clone().into()).argv()),
         None if args.command.is_empty() => Err(Error::NoCommand),
         None => Ok(args.command.iter().cloned().map(ByteString::from).collect()),
     }

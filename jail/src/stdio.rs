@@ -7,8 +7,12 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::sys::stat::{Mode, fchmod, fstat};
 
+use crate::error::Error;
 use crate::output::{Beyond, Budget, Stream, Tap};
+use crate::report::say;
 use crate::spawn::{End, Start, Streams};
 use crate::sys::tty;
 use crate::terminal::{Standing, Terminal};
@@ -45,6 +49,77 @@ pub struct Held {
     pub budget: Budget,
     /// Whether the command starts with the terminal.
     pub start: Start,
+}
+
+/// One of our own standard streams, and what it is called.
+struct Own<'a> {
+    fd: BorrowedFd<'a>,
+    name: &'static str,
+}
+
+/// Does something with all three of them.
+fn with_own<T>(work: impl FnOnce([Own<'_>; 3]) -> T) -> T {
+    let (stdin, stdout, stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+    let own = |fd, name| Own { fd, name };
+    work([
+        own(stdin.as_fd(), "standard input"),
+        own(stdout.as_fd(), "standard output"),
+        own(stderr.as_fd(), "standard error"),
+    ])
+}
+
+/// Refuses what leads further than itself: below `/proc/self/fd` a folder is the way to
+/// everything that is beside it on the host.
+pub fn check() -> Result<(), Error> {
+    with_own(|streams| {
+        for Own { fd, name } in streams {
+            let is_folder =
+                fstat(fd).is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFDIR);
+            let is_path = fcntl(fd, FcntlArg::F_GETFL).is_ok_and(|flags| flags & libc::O_PATH != 0);
+            if is_folder || is_path {
+                return Err(Error::FolderAsStream { name });
+            }
+        }
+        Ok(())
+    })
+}
+
+/// What is handed through as it is, and the mode that it had: whoever owns a file may change
+/// that by the descriptor alone, and nothing in a jail can keep them from it.
+#[derive(Debug)]
+pub struct Given([Option<libc::mode_t>; 3]);
+
+impl Given {
+    /// What these streams hand through.
+    pub fn by(streams: &Streams) -> Given {
+        let mode = |own: &Own<'_>| fstat(own.fd).ok().map(|stat| stat.st_mode);
+        let mut modes = with_own(|own| own.map(|own| mode(&own)));
+        for (mode, end) in modes.iter_mut().zip(&streams.ends) {
+            mode.take_if(|_| !matches!(end, End::Inherit));
+        }
+        Given(modes)
+    }
+
+    /// Gives each its mode back, and says which had another.
+    pub fn put_back(self) {
+        with_own(|own| {
+            for (Own { fd, name }, before) in own.into_iter().zip(self.0) {
+                let Some(before) = before else { continue };
+                if fstat(fd).is_ok_and(|now| now.st_mode == before) {
+                    continue;
+                }
+                let mode = Mode::from_bits_truncate(before);
+                let end = match fchmod(fd, mode) {
+                    Ok(()) => "is back".to_owned(),
+                    Err(errno) => format!("could not be put back: {}", errno.desc()),
+                };
+                say(&format!(
+                    "the command changed the mode of what it was given as {name}; {:04o} {end}",
+                    mode.bits()
+                ));
+            }
+        });
+    }
 }
 
 /// Both sides of the command's standard streams.
@@ -116,5 +191,5 @@ fn is_terminal(fd: BorrowedFd<'_>) -> bool {
 }
 
 fn is_open(fd: BorrowedFd<'_>) -> bool {
-    nix::sys::stat::fstat(fd).is_ok()
+    fstat(fd).is_ok()
 }

@@ -1,5 +1,6 @@
 //! Which folder is the project: the repository's top folder, else where the caller is.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
@@ -15,7 +16,8 @@ pub struct Found {
     pub workspace: PathBuf,
 }
 
-/// Finds both. A workspace that would be everything, or the whole home, must be named.
+/// Finds both. A workspace that would be everything, the whole home, or everybody's, must be
+/// named.
 pub fn find(named: Option<&Path>, home: &Path) -> Result<Found, Error> {
     let cwd = nix::unistd::getcwd().map_err(|errno| Error::Cwd { errno })?;
     let workspace = match named {
@@ -26,8 +28,8 @@ pub fn find(named: Option<&Path>, home: &Path) -> Result<Found, Error> {
         None => {
             let found = repository(&cwd).unwrap_or(&cwd).to_owned();
             let real_home = std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned());
-            if found == Path::new("/") || real_home.starts_with(&found) {
-                return Err(Error::WorkspaceTooWide { path: found });
+            if let Some(why) = too_wide(&found, &real_home) {
+                return Err(Error::WorkspaceTooWide { path: found, why });
             }
             found
         }
@@ -40,6 +42,18 @@ pub fn find(named: Option<&Path>, home: &Path) -> Result<Found, Error> {
     }
     keeps_out(&workspace, home)?;
     Ok(Found { cwd, workspace })
+}
+
+/// Why a folder is not taken for a project unless it is named: everything in it could be
+/// changed, and every socket in it reached.
+fn too_wide(found: &Path, home: &Path) -> Option<&'static str> {
+    const EVERYBODYS: u32 = 0o1002;
+    let mode = std::fs::metadata(found).map_or(0, |folder| folder.mode());
+    if home.starts_with(found) {
+        return Some("holds your whole home");
+    }
+    (mode & EVERYBODYS == EVERYBODYS)
+        .then_some("everybody uses, and where programs of yours keep their sockets")
 }
 
 /// The folders that sjail keeps its own files in, each with its place in a home where the

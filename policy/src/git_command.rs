@@ -6,7 +6,6 @@
 //! configuration and fails. So whatever is unusual is not recognised.
 
 use crate::shell;
-use crate::shell::ast::{CommandKind, Ending};
 
 /// A git command that must write configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,17 +89,8 @@ fn only_command(line: &[u8]) -> Option<Vec<Vec<u8>>> {
         return None;
     }
     let script = shell::parse(line);
-    let [list] = script.lists.as_slice() else {
-        return None;
-    };
-    let [command] = list.first.commands.as_slice() else {
-        return None;
-    };
-    let alone = list.rest.is_empty() && list.ending == Ending::Wait && command.redirects.is_empty();
-    let CommandKind::Simple(simple) = &command.kind else {
-        return None;
-    };
-    if !alone || !simple.assignments.is_empty() {
+    let (command, simple) = script.only_command()?;
+    if !command.redirects.is_empty() || !simple.assignments.is_empty() {
         return None;
     }
     simple.words.iter().map(|word| word.literal()).collect()

@@ -433,7 +433,7 @@ fn check(files: &Files, json: bool) -> Result<u8> {
         }))?;
     } else if problems.is_empty() {
         print(&format!(
-            "whole: {} records ({} to {}), {} checkpoints\n",
+            "whole: {} records ({} to {}), checkpoints: {}\n",
             report.records, report.first, report.last, report.checkpoints
         ))?;
     } else {

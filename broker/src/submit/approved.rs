@@ -50,9 +50,9 @@ pub(super) async fn refuse_by_status(
         RequestStatus::Expired => Answer::Expired(refusal(format!(
             "{id} has expired{because}: submit it again"
         ))),
-        RequestStatus::Used => Answer::Blocked(refusal(format!(
-            "{id} was already used: an approval runs once"
-        ))),
+        RequestStatus::Used => Answer::Blocked(refusal(
+            "this approval was already used: it runs once".to_owned(),
+        )),
         RequestStatus::Pending | RequestStatus::Approved => {
             Answer::Expired(refusal(format!("{id} is {}", status.name())))
         }

@@ -21,7 +21,7 @@ use crate::permission::Gate;
 use crate::preview::Preview;
 use crate::report::Report;
 use crate::signals::Signals;
-use crate::stdio::{self, Output};
+use crate::stdio::{self, Given, Output};
 use crate::supervise::{self, Guard, Watch};
 use crate::sys::vanguard::{Network, Vanguard};
 use crate::{degraded, landlock, sentence, sources, spawn};
@@ -181,7 +181,9 @@ pub(super) fn spawn_and_watch<'a>(
             recorded: args.record_output,
         }
     };
+    stdio::check()?;
     let (streams, held) = stdio::prepare(output).map_err(Error::Terminal)?;
+    let given = Given::by(&streams);
     let mut mask = signals.mask_before();
     // Blocked for the watch on protected names alone.
     mask.remove(Signal::SIGIO);
@@ -201,5 +203,7 @@ pub(super) fn spawn_and_watch<'a>(
         timeout: plan.limits.timeout.map(|time| time.to_std()),
         guards,
     };
-    supervise::run(jail, watch)
+    let outcome = supervise::run(jail, watch);
+    given.put_back();
+    outcome
 }

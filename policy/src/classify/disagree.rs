@@ -26,6 +26,9 @@ impl Judge<'_> {
         call: &Call,
     ) {
         let text = text_of(&arithmetic.parts);
+        if let Some(risk) = begins_like_a_command(&text) {
+            self.runs_elsewhere(risk, "", call.span);
+        }
         self.elsewhere(&text, state, call);
     }
 
@@ -41,10 +44,13 @@ impl Judge<'_> {
             return;
         }
         let plain = |word: &Word| matches!(word.plain(), Some(b"||" | b"<" | b">"));
-        if broken || test.words.iter().any(plain) {
-            // At least an unknown program, or a file that is written.
-            self.runs_elsewhere(Risk::Normal, "", call.span);
-        }
+        // At least an unknown program, or a file that is written; behind the bar of an
+        // expression a command, too, but no likely one.
+        let risk = match broken || test.words.iter().any(plain) {
+            true => Risk::Normal,
+            false => Risk::Safe,
+        };
+        self.runs_elsewhere(risk, "", call.span);
         if test.words.len() > MAX_WORDS {
             self.opaque(TOO_LONG, call.span);
             return;
@@ -126,6 +132,21 @@ fn text_of(parts: &[Part]) -> String {
         }
     }
     text
+}
+
+/// Whether an expression begins, or goes on behind an operator of the shell's, as a command does:
+/// as one of the system's, which no number is called like, or as a file that is run, `a/b`. It is
+/// a command of the line either way: no list of commands that may run speaks of it.
+fn begins_like_a_command(text: &str) -> Option<Risk> {
+    let first_words = text
+        .split(['(', ')', '|', '&', ';', '\n', '`'])
+        .filter_map(|part| part.split_whitespace().next())
+        .filter(|word| word.starts_with(|c: char| c.is_alphabetic() || "/.~_$".contains(c)));
+    let risk = |word: &str| match word.contains('/') {
+        true => Risk::Normal,
+        false => Risk::Safe,
+    };
+    first_words.map(risk).max()
 }
 
 /// Whether some word of an expression is also the name of a program.

@@ -10,7 +10,9 @@ use super::flow::{Flow, Sources};
 use super::given::Given;
 use super::place;
 use super::state::{Cwd, State, Traces};
-use super::verdict::{Classification, Opaque, Program, Redirect, RedirectKind, SimpleCommand};
+use super::verdict::{
+    Classification, Form, Opaque, Program, Redirect, RedirectKind, SimpleCommand,
+};
 use crate::command::{self, knowledge};
 use crate::effect::{Action, Effect, Span, Target};
 use crate::risk::Risk;
@@ -136,6 +138,7 @@ impl<'c> Judge<'c> {
             reasons,
             commands: self.commands,
             opaque: self.opaque,
+            form: Form::Compound,
         }
     }
 

@@ -26,7 +26,9 @@ mod walk;
 
 pub use context::Context;
 pub use installs::{Client, Install};
-pub use verdict::{Arg, Classification, Opaque, Program, Redirect, RedirectKind, SimpleCommand};
+pub use verdict::{
+    Arg, Classification, Form, Opaque, Program, Redirect, RedirectKind, SimpleCommand,
+};
 
 use crate::command::knowledge;
 use crate::effect::Span;
@@ -53,7 +55,14 @@ pub fn classify(line: &[u8], context: &Context) -> Classification {
         judge.uncalled_functions(&mut state, &call);
         judge.hidden(line);
         judge.unreadable(line);
-        judge.finish()
+        let form = match script.only_command() {
+            Some(_) => Form::Single,
+            None => Form::Compound,
+        };
+        Classification {
+            form,
+            ..judge.finish()
+        }
     })
 }
 
@@ -81,7 +90,10 @@ pub fn classify_argv<A: AsRef<[u8]>>(argv: &[A], context: &Context) -> Classific
             ..Call::default()
         };
         judge.invoke(&mut state, &call);
-        judge.finish()
+        Classification {
+            form: Form::Single,
+            ..judge.finish()
+        }
     })
 }
 
@@ -105,6 +117,7 @@ fn guarded(length: usize, judge: impl FnOnce() -> Classification) -> Classificat
             why: FAILED.to_owned(),
             span: Span::new(0, length),
         }],
+        form: Form::Compound,
     })
 }
 

@@ -19,6 +19,19 @@ pub struct Classification {
     /// What could not be known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub opaque: Vec<Opaque>,
+    /// What it is to the shell.
+    #[serde(skip)]
+    pub form: Form,
+}
+
+/// What a line is to the shell that reads it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Form {
+    /// One command and nothing around it, or no shell at all.
+    Single,
+    /// Anything else: several, a loop, a condition, in the background.
+    #[default]
+    Compound,
 }
 
 impl Classification {
@@ -32,6 +45,7 @@ impl Classification {
                 why: why.to_owned(),
                 span: Span::new(0, line.len()),
             }],
+            form: Form::Compound,
         }
     }
 

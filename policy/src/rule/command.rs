@@ -15,7 +15,7 @@ use regex::Regex;
 
 use super::RuleError;
 use super::generous::{generous_stages, own_words, spoken};
-use crate::classify::{Arg, Classification, RedirectKind, SimpleCommand};
+use crate::classify::{Arg, Classification, Form, Redirect, RedirectKind, SimpleCommand};
 use crate::effect::{Place, Span};
 use crate::plan::name_matches;
 
@@ -192,7 +192,9 @@ impl CommandPattern {
     /// pattern does not list.
     pub fn strict(&self, line: &Classification) -> Option<Lift> {
         match line.commands.as_slice() {
-            [command] if !line.is_opaque() => self.strict_command(command),
+            [command] if line.form == Form::Single && !line.is_opaque() => {
+                self.strict_command(command)
+            }
             _ => None,
         }
     }
@@ -209,7 +211,14 @@ impl CommandPattern {
             return None;
         }
         match &self.kind {
-            Kind::Everything => no_files(command, &[]).then_some(Lift::Listed),
+            Kind::Everything => {
+                let is_input = |redirect: &Redirect| redirect.kind == RedirectKind::Here;
+                let files = command
+                    .redirects
+                    .iter()
+                    .filter(|redirect| !is_input(redirect));
+                are_listed(files, &[]).then_some(Lift::Listed)
+            }
             Kind::Regex(regex) => {
                 let words: Vec<&str> = command.argv.iter().map(|arg| arg.text.as_str()).collect();
                 let text = words.join(" ");
@@ -303,20 +312,25 @@ impl Stage {
     }
 }
 
-/// Whether the command's redirections touch no file but those that are listed; descriptors,
-/// here-documents and harmless devices are no files.
+/// Whether the command's redirections touch no file but those that are listed.
 fn no_files(command: &SimpleCommand, listed: &[(RedirectKind, String)]) -> bool {
-    command
-        .redirects
-        .iter()
-        .all(|redirect| match (&redirect.kind, &redirect.target) {
-            (RedirectKind::Duplicate | RedirectKind::Here, None) => true,
-            (_, Some(target)) if target.place == Place::Sink => true,
-            (kind, Some(target)) => listed
-                .iter()
-                .any(|(wanted, pattern)| wanted == kind && glob(pattern, &target.typed)),
-            (_, None) => false,
-        })
+    are_listed(command.redirects.iter(), listed)
+}
+
+/// The same for some of them; descriptors and harmless devices are no files. A here-document is
+/// input, which no pattern names.
+fn are_listed<'r>(
+    mut redirects: impl Iterator<Item = &'r Redirect>,
+    listed: &[(RedirectKind, String)],
+) -> bool {
+    redirects.all(|redirect| match (&redirect.kind, &redirect.target) {
+        (RedirectKind::Duplicate, None) => true,
+        (_, Some(target)) if target.place == Place::Sink => true,
+        (kind, Some(target)) => listed
+            .iter()
+            .any(|(wanted, pattern)| wanted == kind && glob(pattern, &target.typed)),
+        (_, None) => false,
+    })
 }
 
 /// Whether it is known what the program gets: no unknown text, and no wildcard that could
@@ -365,6 +379,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::super::sample::line;
     use super::*;
+    use crate::classify::{Context, classify};
     use crate::risk::Risk;
 
     fn generous(pattern: &str, text: &str) -> Match {
@@ -453,6 +468,34 @@ mod tests {
             Match::Perhaps(_)
         ));
         assert_eq!(generous("rm -rf", "ls $x"), Match::No);
+    }
+
+    #[test]
+    fn strict_patterns_see_the_line_as_the_shell_does() {
+        let context = Context::new("/w", "/home/u", "u");
+        let strict = |pattern: &str, text: &str| {
+            let line = classify(text.as_bytes(), &context);
+            CommandPattern::parse(pattern).unwrap().strict(&line)
+        };
+        assert!(strict("echo *", "echo hi").is_some());
+        assert!(strict("echo *", "echo hi 2>&1 >/dev/null").is_some());
+        for text in [
+            "((bin/evil)); echo hi",
+            "((evil)) && echo hi",
+            "while ((bin/evil)); do echo hi; done",
+            "[[ a =~ b|bin/evil ]]; echo hi",
+            "for x in a b; do echo hi; done",
+            "(echo hi)",
+            "{ echo hi; }",
+            "! echo hi",
+            "echo hi &",
+            "echo hi <<E\nmore\nE",
+            "echo hi <<< more",
+        ] {
+            assert_eq!(strict("echo *", text), None, "{text}");
+        }
+        // Whoever allows everything allows its input.
+        assert!(strict("*", "cat <<E\nmore\nE").is_some());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Hand-made classifications for tests: what the rules see, without the classifier.
 
-use crate::classify::{Arg, Classification, Program, SimpleCommand};
+use crate::classify::{Arg, Classification, Form, Program, SimpleCommand};
 use crate::effect::Span;
 use crate::risk::Risk;
 
@@ -21,11 +21,16 @@ pub(crate) fn line(text: &str, risk: Risk) -> Classification {
         }
         pipeline += usize::from(!piece.ends_with('|'));
     }
+    let form = match commands.len() {
+        1 => Form::Single,
+        _ => Form::Compound,
+    };
     Classification {
         risk,
         reasons: Vec::new(),
         commands,
         opaque: Vec::new(),
+        form,
     }
 }
 

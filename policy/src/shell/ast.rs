@@ -92,6 +92,33 @@ pub struct Script {
     pub span: Span,
 }
 
+impl Script {
+    /// The one simple command that it is, if it is nothing else.
+    pub fn only_command(&self) -> Option<(&Command, &Simple)> {
+        let [list] = self.lists.as_slice() else {
+            return None;
+        };
+        let Pipeline {
+            commands,
+            status: Status::Plain,
+            timing: Timing::Untimed,
+            ..
+        } = &list.first
+        else {
+            return None;
+        };
+        match commands.as_slice() {
+            [command] if list.rest.is_empty() && list.ending == Ending::Wait => {
+                match &command.kind {
+                    CommandKind::Simple(simple) => Some((command, simple)),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Pipelines joined by `&&` and `||`, ended by a newline, `;` or `&`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List {

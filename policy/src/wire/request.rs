@@ -2,6 +2,8 @@
 //! asks what would happen to one, and tells how it ended. Nothing on this socket
 //! can approve anything.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::ByteString;
@@ -52,6 +54,24 @@ pub enum Typed {
     Argv(Vec<ByteString>),
     /// A line for the shell.
     Line(ByteString),
+}
+
+impl Typed {
+    /// What is executed. A line is bash's where the machine has one: whoever types it means
+    /// that, and it is judged as bash reads it.
+    pub fn argv(&self) -> Vec<ByteString> {
+        match self {
+            Typed::Argv(argv) => argv.clone(),
+            Typed::Line(line) => {
+                let shell = match Path::new("/bin/bash").is_file() {
+                    true => "/bin/bash",
+                    false => "/bin/sh",
+                };
+                // `--`: a line may begin with `-` and is never an option of the shell.
+                vec![shell.into(), "-c".into(), "--".into(), line.clone()]
+            }
+        }
+    }
 }
 
 /// Whether a person is to be asked.
