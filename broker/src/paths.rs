@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::account::Account;
 use crate::error::{Error, Result};
 
 /// The folders of one account.
@@ -64,9 +65,7 @@ pub fn runtime_folder() -> PathBuf {
 pub fn state_folder() -> PathBuf {
     match absolute_variable("XDG_STATE_HOME") {
         Some(folder) => folder.join("sjail"),
-        None => absolute_variable("HOME")
-            .unwrap_or_else(|| PathBuf::from("/"))
-            .join(".local/state/sjail"),
+        None => Account::own().home.join(".local/state/sjail"),
     }
 }
 

@@ -396,6 +396,7 @@ fn command_line(options: &[ByteString]) -> std::result::Result<CommandLine, conf
             .unwrap_or(&"(unknown option)");
         line.push(flag, value)?;
     }
+    line.contradicts_itself()?;
     Ok(line)
 }
 

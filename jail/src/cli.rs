@@ -22,7 +22,7 @@ use crate::processor::Processors;
     override_usage = "sjail run [OPTIONS] -- PROGRAM [ARG]...\n       sjail run [OPTIONS] -c 'SHELL LINE'"
 )]
 pub struct RunArgs {
-    /// The profile that everything starts from
+    /// What everything starts from: workspace, strict, agent, code, host-net, offline-build
     #[arg(
         long,
         value_name = "NAME",

@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde_json::Value;
 use sjail_policy::wire::control::STOP;
 use sjail_policy::wire::frame::{MAX_REPLY, MAX_REQUEST, encode};
+use sjail_policy::wire::message::service::INVALID_PARAMETER;
 use sjail_policy::wire::request::{self as wire, Answer, Outcome, Submission};
 use sjail_policy::wire::{CONTROL_SOCKET, Call, Frames, REQUEST_SOCKET, Reply, sockets_folder};
 
@@ -24,6 +25,8 @@ use crate::inside;
 
 /// The broker's file, beside our own.
 const BROKER: &str = "sjail-broker";
+/// How a broker begins that does not start because of the policy.
+const POLICY: &str = "the policy cannot be used: ";
 /// So long a broker may take to start, or to make room.
 const START: Duration = Duration::from_secs(10);
 /// So long the broker may take to say that it has an outcome; after that it is left in
@@ -143,8 +146,10 @@ pub enum Trouble {
     Older,
     /// It knows nothing of the run that was spoken of.
     Unknown,
-    /// It says why, or cannot be reached at all.
+    /// It cannot be reached, or not be understood.
     Said(String),
+    /// It has understood, and says what is wrong with what it was asked.
+    Told(String),
 }
 
 impl Trouble {
@@ -154,14 +159,17 @@ impl Trouble {
             Trouble::Gone(error) => format!("it went away: {error}"),
             Trouble::Older => "it is older than this sjail and does not make room".to_owned(),
             Trouble::Unknown => "it knows nothing of this run".to_owned(),
-            Trouble::Said(text) => text,
+            Trouble::Said(text) | Trouble::Told(text) => text,
         }
     }
 }
 
 impl From<Trouble> for Error {
     fn from(trouble: Trouble) -> Error {
-        Error::Broker(trouble.said())
+        match trouble {
+            Trouble::Told(text) => Error::BrokerSays(text),
+            other => Error::Broker(other.said()),
+        }
     }
 }
 
@@ -348,9 +356,9 @@ pub fn tell(client: &mut Client, outcome: &Outcome) -> Result<(), Error> {
         // Never let run, or told already.
         Ok(()) | Err(Trouble::Unknown) => Ok(()),
         Err(trouble) => spool(&client.desk.spool, outcome).map_err(|error| {
-            let why = Error::from(trouble);
             Error::Broker(format!(
-                "{why}; and {} cannot be written: {error}",
+                "{}; and {} cannot be written: {error}",
+                trouble.said(),
                 client.desk.spool.display()
             ))
         }),
@@ -424,7 +432,14 @@ fn start(desk: &Desk) -> Result<(), Trouble> {
         err.take(4096).read_to_string(&mut why).map_err(failed)?;
     }
     let _ = child.wait();
-    Err(Trouble::Said(why.trim().to_owned()))
+    // Whoever prints this says whose words they are.
+    let why = why.trim();
+    let why = why.strip_prefix("sjail: ").unwrap_or(why);
+    // Without a broker the policy is the same.
+    Err(match why.starts_with(POLICY) {
+        true => Trouble::Told(why.to_owned()),
+        false => Trouble::Said(why.to_owned()),
+    })
 }
 
 /// Hands the words of a sub-command on to the broker's program; returns only when
@@ -464,7 +479,11 @@ fn refused(name: &str, parameters: &Value) -> Trouble {
             "it is newer than this sjail: use the sjail that was installed with it".to_owned(),
         ),
         (wire::ERROR_UNKNOWN_ID, _) => Trouble::Unknown,
-        (_, Some(message)) => Trouble::Said(message.to_owned()),
+        (_, Some(message)) => Trouble::Told(message.to_owned()),
+        (INVALID_PARAMETER, None) => Trouble::Told(format!(
+            "a parameter is wrong: {}",
+            parameters["parameter"].as_str().unwrap_or_default()
+        )),
         (_, None) => Trouble::Said(format!("{name} {parameters}")),
     }
 }

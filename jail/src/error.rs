@@ -306,10 +306,18 @@ pub enum Error {
         path: PathBuf,
     },
     /// A pattern that would need a walk over everything.
-    #[error("hiding `{}` would mean looking at more than 50000 names: name the folder it is in, or leave out `**`", show::inert(pattern.as_bytes()))]
+    #[error(
+        "hiding `{}` would mean looking at more than {most} names below {}: name the folder it is in, or leave out `**`",
+        show::inert(pattern.as_bytes()),
+        show::name(folder)
+    )]
     HideTooWide {
         /// The pattern.
         pattern: sjail_policy::bytes::ByteString,
+        /// Where it is looked for.
+        folder: PathBuf,
+        /// How many names are looked at.
+        most: usize,
     },
     /// A granted path is a way to the host.
     #[error(
@@ -501,6 +509,9 @@ pub enum Error {
         /// The failure itself.
         failure: Failure,
     },
+    /// What the broker finds wrong with what it was asked.
+    #[error("{0}")]
+    BrokerSays(String),
     /// The broker cannot be asked, or cannot decide.
     #[error(
         "the broker cannot be asked: {0}. Nothing was run; --no-broker runs without asking and without a record"

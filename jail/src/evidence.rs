@@ -24,6 +24,7 @@ use crate::outcome::Outcome;
 use crate::output::Captured;
 use crate::permission::Permission;
 use crate::preview::commit::{self, Choice};
+use crate::preview::entry::Entry;
 use crate::preview::ground::Force;
 use crate::preview::record::{self, Record};
 use crate::preview::store::{self, Store};
@@ -240,7 +241,8 @@ fn found(result: &Value, state: &Path) -> (Value, Option<Tried>) {
     (evidence(&folder, &record, ended), Some(tried))
 }
 
-/// What a preview showed, for whoever is asked. Only what has come to its end can be kept.
+/// What a preview showed, for whoever is asked. Only what has come to its end can be kept,
+/// and only if there is something that may be.
 fn evidence(folder: &Path, record: &Record, unfinished: Option<String>) -> Value {
     let mut summary = show::brief(&record.totals);
     if record.exit_code != 0 {
@@ -249,17 +251,31 @@ fn evidence(folder: &Path, record: &Record, unfinished: Option<String>) -> Value
     if let Some(why) = &unfinished {
         summary.push_str(&format!("; {why}"));
     }
-    let entries = record::entries(folder).into_iter().flatten();
-    let lines = show::lines(record, entries, LINES);
+    let entries = || record::entries(folder).into_iter().flatten();
+    // No answer lets a jail write a protected name: whoever is asked must know that.
+    let protected = record.totals.kept_out > 0;
+    let stays = |entry: Entry| entry.is_shown() && entry.kept_out.is_none();
+    let nothing_stays = protected && !entries().any(|entry| entry.map_or(true, stays));
+    let mut notes = record.notes.clone();
+    if nothing_stays {
+        summary.push_str("; even after a yes all of it goes to quarantine");
+    } else if protected {
+        notes.insert(
+            0,
+            "what is protected goes to quarantine even after a yes".to_owned(),
+        );
+    }
+    let lines = show::lines(record, entries(), LINES);
     let clip = |line: &String| clipped(line.as_bytes(), WIDTH);
     let mut evidence = json!({
         "summary": summary,
         "exit_code": record.exit_code,
         "totals": record.totals,
         "changes": lines.iter().map(clip).collect::<Vec<_>>(),
-        "notes": record.notes.iter().take(LINES).map(clip).collect::<Vec<_>>(),
+        "notes": notes.iter().take(LINES).map(clip).collect::<Vec<_>>(),
     });
     if unfinished.is_none()
+        && !nothing_stays
         && let Ok(digest) = record::digest(folder)
     {
         evidence["preview"] = json!(record.id);

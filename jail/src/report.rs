@@ -387,8 +387,13 @@ impl Report {
             let path = show::inert(path.as_os_str().as_encoded_bytes());
             self.note(&format!("{path} was not committed: it {why}"));
         }
+        let what = if kept_out.is_empty() {
+            "what"
+        } else {
+            "what else"
+        };
         self.note(&format!(
-            "what preview {0} showed is on the host now; to take it back: sjail undo {0}",
+            "{what} preview {0} showed is on the host now; to take it back: sjail undo {0}",
             record.id
         ));
         self.preview = Some(preview::show::object(record));
@@ -455,7 +460,7 @@ impl Report {
             command: self.command.clone(),
             risk_level: self.verdict.risk,
             risk_reasons: self.verdict.reasons.clone(),
-            decision: self.verdict.decision.clone(),
+            decision: self.verdict.decision.as_deref().map(in_a_result),
             rule: self.verdict.rule.clone(),
             exit_code: 0,
             signal: None,
@@ -523,6 +528,14 @@ pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "sjail: {first}");
     for line in lines {
         let _ = writeln!(std::io::stderr(), "{line}");
+    }
+}
+
+/// A decision by its name in results: the same whether a broker decided or not.
+fn in_a_result(decision: &str) -> String {
+    match decision {
+        "execute" => "allow".to_owned(),
+        other => other.to_owned(),
     }
 }
 

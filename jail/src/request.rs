@@ -62,6 +62,7 @@ pub fn options(args: &RunArgs, account: &Account) -> Result<CommandLine, Error> 
     for (flag, value) in flags(args, account)? {
         options.push(flag, &value)?;
     }
+    options.contradicts_itself()?;
     Ok(options)
 }
 

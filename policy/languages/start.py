@@ -24,6 +24,9 @@ def start():
         own = trace and trace.tb_next and trace.tb_next.tb_next
         sys.__excepthook__(kind, error.with_traceback(own), own)
 
+    # A line comes out when it is printed: whoever is ended early has said it.
+    if sys.stdout:
+        sys.stdout.reconfigure(line_buffering=True)
     sys.meta_path.append(Installed)
     sys.excepthook = complain
     sys.argv = ["-"]

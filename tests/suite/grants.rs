@@ -47,6 +47,9 @@ fn so_many_times_and_no_more(scene: &Scene) -> Verdict {
         all.next().cloned()
     });
     let other = other.unwrap_or_default();
+    desk.sjail(["queue", "grants"])?
+        .stdout_has(&scene.workspace().display().to_string())?
+        .lacks("folder ")?;
     let name = other["id"].as_str().unwrap_or_default();
     let run = ["run", "--no-wait", "-c", "rm -rf other"];
     desk.sjail(run)?.succeeds()?;
@@ -247,8 +250,13 @@ fn the_owner_is_told(scene: &Scene) -> Verdict {
     );
     scene.home_file(POLICY, &policy)?;
     desk.sjail(["queue", "list"])?.succeeds()?;
+    let early = desk.ask("rm -rf early")?;
     let mut watch = scene.sjail(["queue", "watch"]).start()?;
-    // Until it listens nothing is told.
+    // What waits already is told first, and how to answer it.
+    for _ in 0..2 {
+        let said = watch.line()?;
+        assert!(said.contains(&early), "{said:?}");
+    }
     let line = "rm -rf build # \u{1b}[2J\u{202e}";
     let mut number = 0;
     let said = loop {
@@ -265,9 +273,10 @@ fn the_owner_is_told(scene: &Scene) -> Verdict {
         said.contains("pending") && !said.contains('\u{1b}'),
         "{said:?}"
     );
-    wait::until_true("somebody is told", || told.exists())?;
+    wait::until_true("somebody is told", || {
+        fs::read_to_string(&told).is_ok_and(|text| text.contains("rm -rf build"))
+    })?;
     let text = fs::read_to_string(&told)?;
-    assert!(text.contains("rm -rf build"), "{text:?}");
     assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text:?}");
     Ok(())
 }

@@ -186,6 +186,29 @@ fn nonsense_values(scene: &Scene) -> Verdict {
             .exits(125)?
             .stderr_has(words[1])?;
     }
+    // Hosts beside a network that knows none of them.
+    for net in ["none", "host"] {
+        scene
+            .run(["--net", net, "--allow-host", "a.test", "--", "true"])
+            .output()?
+            .exits(125)?
+            .stderr_has("leave one of them out")?;
+    }
+    // Which profiles there are is said, and in the help as well.
+    let names = [
+        "workspace",
+        "strict",
+        "agent",
+        "code",
+        "host-net",
+        "offline-build",
+    ];
+    let wrong = scene.run(["--profile", "strikt", "--", "true"]).output()?;
+    let help = scene.sjail(["run", "--help"]).output()?;
+    for name in names {
+        wrong.stderr_has(name)?;
+        help.stdout_has(name)?;
+    }
     Ok(())
 }
 

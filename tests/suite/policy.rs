@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 use sjail_tests::{Output, Scene, Stop, Test, Verdict, tests};
 
+use crate::desk::Desk;
+
 pub fn suite() -> Vec<Test> {
     tests![
         check_answers_in_its_known_shape,
@@ -19,6 +21,8 @@ pub fn suite() -> Vec<Test> {
         a_shadowed_program_is_not_allowed_by_name,
         a_users_policy_holds,
         a_mistake_is_shown_with_its_line,
+        a_mistake_is_not_blamed_on_the_broker,
+        patterns_cover_a_big_tree,
         a_policy_that_others_can_write_is_refused,
         a_locked_key_stays_locked,
         a_project_only_tightens,
@@ -229,6 +233,51 @@ fn a_mistake_is_shown_with_its_line(scene: &Scene) -> Verdict {
         .output()?
         .exits(125)?
         .stderr_has(&expected)?;
+    Ok(())
+}
+
+/// What is wrong is said by itself: nobody is sent to --no-broker, which would not help.
+fn a_mistake_is_not_blamed_on_the_broker(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
+    user_policy(scene, "[filesytem]\nread = []\n")?;
+    scene
+        .sjail(["run", "--", "true"])
+        .output()?
+        .exits(125)?
+        .stderr_has("unknown table `filesytem`")?
+        .lacks("the broker cannot be asked")?
+        .lacks("--no-broker")?;
+    user_policy(scene, "")?;
+    scene
+        .sjail(["run", "--allow-host", "@nosuch", "--", "true"])
+        .output()?
+        .lacks("the broker cannot be asked")?
+        .lacks("--no-broker")?
+        .stderr_has("nosuch")?;
+    Ok(())
+}
+
+/// Several patterns are looked for in one walk, also where there are many names.
+fn patterns_cover_a_big_tree(scene: &Scene) -> Verdict {
+    for folder in 0..60 {
+        for name in 0..300 {
+            scene.file(&format!("modules/m{folder}/{name}.js"), "")?;
+        }
+    }
+    for name in ["modules/m7/.env", "Top.PEM", "modules/id_rsa.old"] {
+        scene.file(name, "secret")?;
+    }
+    scene.file("modules/env", "plain")?;
+    user_policy(
+        scene,
+        "[filesystem]\ndeny = [\"**/.env\", \"**/*.pem\", \"**/id_rsa*\"]\n",
+    )?;
+    let line = "cat modules/m7/.env Top.PEM modules/id_rsa.old; cat modules/env";
+    scene
+        .run(["-c", line])
+        .output()?
+        .succeeds()?
+        .stdout_is("plain")?;
     Ok(())
 }
 

@@ -405,12 +405,24 @@ fn hand_out(
     };
     let mut out = BufWriter::new(sink);
     let told = output.is_some() && std::io::stderr().is_terminal();
-    let count = export::export(&connection, filter, format, &mut out, |count| {
+    let exported = export::export(&connection, filter, format, &mut out, |count| {
         if told {
             eprint!("\r{count} records");
         }
-    })?;
-    out.flush().map_err(Error::file("write", "the export"))?;
+    })
+    .and_then(|count| {
+        out.flush().map_err(Error::file("write", "the export"))?;
+        Ok(count)
+    });
+    let count = match exported {
+        // Whoever reads no further is not an error.
+        Err(Error::File { source, .. }) if source.kind() == std::io::ErrorKind::BrokenPipe => {
+            // What is left in the buffer has nowhere to go.
+            let _ = out.into_parts();
+            return Ok(0);
+        }
+        other => other?,
+    };
     if let Some(path) = output {
         let start = if told { "\r" } else { "" };
         eprintln!("{start}{count} records in {}", path.display());

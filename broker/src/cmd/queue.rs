@@ -407,40 +407,54 @@ fn answered(request: &wire::Request, json: bool) -> Result<u8> {
     Ok(0)
 }
 
+/// What waits already, then what happens. It is listened first, so that nothing falls
+/// between the two.
 fn watch(client: &mut Client, json: bool) -> Result<u8> {
     client.call_more(wire::WATCH, &json!({}))?;
+    let wanted = wire::List {
+        status: Some(wire::RequestStatus::Pending),
+        limit: None,
+        before: None,
+    };
+    let waiting: wire::Listed = Client::connect()?.call(wire::LIST, &wanted)?;
+    for request in waiting.requests.iter().rev() {
+        watched(request, request.created, json)?;
+    }
     loop {
         let shown: wire::Shown = client.receive()?;
-        let request = shown.request;
-        if json {
-            let line = serde_json::to_string(&request).map_err(|error| Error::Unreadable {
-                what: "a request",
-                problem: error.to_string(),
-            })?;
-            print(&format!("{}\n", show::inert_json(&line)))?;
-            continue;
-        }
-        let waits = request.status == wire::RequestStatus::Pending;
-        // The bell, for whoever looks elsewhere.
-        let bell = if waits { "\u{7}" } else { "" };
-        print(&format!(
-            "{bell}{}  {}  {:<8}  {:<10}  {}\n",
-            table::local(now()),
-            request.id,
-            request.status.name(),
-            request.risk.name(),
-            table::command(&request.command)
-        ))?;
-        for (name, line) in found(&request).into_iter().take(1) {
-            print(&format!("    {name}: {}\n", table::text(&line)))?;
-        }
-        if waits {
-            print(&format!(
-                "    sjail queue show {0} · approve {0} · reject {0}\n",
-                request.id
-            ))?;
-        }
+        watched(&shown.request, now(), json)?;
     }
+}
+
+fn watched(request: &wire::Request, time: i64, json: bool) -> Result<()> {
+    if json {
+        let line = serde_json::to_string(request).map_err(|error| Error::Unreadable {
+            what: "a request",
+            problem: error.to_string(),
+        })?;
+        return print(&format!("{}\n", show::inert_json(&line)));
+    }
+    let waits = request.status == wire::RequestStatus::Pending;
+    // The bell, for whoever looks elsewhere.
+    let bell = if waits { "\u{7}" } else { "" };
+    print(&format!(
+        "{bell}{}  {}  {:<8}  {:<10}  {}\n",
+        table::local(time),
+        request.id,
+        request.status.name(),
+        request.risk.name(),
+        table::command(&request.command)
+    ))?;
+    for (name, line) in found(request).into_iter().take(1) {
+        print(&format!("    {name}: {}\n", table::text(&line)))?;
+    }
+    if waits {
+        print(&format!(
+            "    sjail queue show {0} · approve {0} · reject {0}\n",
+            request.id
+        ))?;
+    }
+    Ok(())
 }
 
 fn grants(client: &mut Client, json: bool) -> Result<u8> {
@@ -449,18 +463,22 @@ fn grants(client: &mut Client, json: bool) -> Result<u8> {
         print_json(&grants)?;
         return Ok(0);
     }
+    let mut folders = Folders(client);
     let rows: Vec<Vec<String>> = grants
         .grants
         .iter()
         .map(|grant| {
             vec![
                 grant.id.clone(),
-                grant
-                    .expires
-                    .map(|at| table::span(at - now()))
-                    .unwrap_or_default(),
+                match grant.scope {
+                    wire::Scope::Always => "never".to_owned(),
+                    _ => grant
+                        .expires
+                        .map(|at| table::span(at - now()))
+                        .unwrap_or_default(),
+                },
                 grant.left.map(|left| left.to_string()).unwrap_or_default(),
-                table::text(grant.within.as_deref().unwrap_or_default()),
+                table::text(&folders.within(grant)),
                 table::command(&grant.command),
             ]
         })
@@ -474,4 +492,24 @@ fn grants(client: &mut Client, json: bool) -> Result<u8> {
         ))?;
     }
     Ok(0)
+}
+
+/// Where a permission holds, for people: a folder is kept by its number, so its path is
+/// that of the request.
+struct Folders<'a>(&'a mut Client);
+
+impl Folders<'_> {
+    fn within(&mut self, grant: &wire::Grant) -> String {
+        let within = grant.within.clone().unwrap_or_default();
+        if grant.scope != wire::Scope::Once {
+            return within;
+        }
+        let id = grant.request.clone();
+        let shown: Result<wire::Shown> = self.0.call(wire::SHOW, &wire::ById { id });
+        match shown {
+            Ok(shown) => shown.request.cwd.as_path().display().to_string(),
+            // Its request is forgotten.
+            Err(_) => within,
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{IsTerminal, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -22,6 +23,9 @@ const NOT_WELL: u8 = 1;
 /// Seconds that an agent may wait for the hook's answer. An agent that has waited long
 /// enough goes on without one: better that it waits.
 const PATIENCE: u64 = 60;
+
+/// So many links are followed, as the kernel does.
+const LINKS: usize = 40;
 
 /// Puts it in.
 pub fn install(agent: Agent, yes: bool) -> Result<u8, Failure> {
@@ -58,7 +62,20 @@ pub fn uninstall(agent: Agent, yes: bool) -> Result<u8, Failure> {
         print(&format!("{}: nothing to remove\n", shown(&file)));
         return Ok(Exit::Success.code());
     }
+    // Where there was nothing before us, nothing stays.
+    if is_empty(agent, &settings) && !backup(&file).exists() {
+        return change(&file, Some(&old), None, yes);
+    }
     change(&file, Some(&old), Some(&pretty(&settings)), yes)
+}
+
+/// Whether the settings hold nothing, or only what we have put there.
+fn is_empty(agent: Agent, settings: &Json) -> bool {
+    let ours = match agent {
+        Agent::Cursor => Json::from(json!({ "version": 1 })),
+        _ => Json::object(),
+    };
+    *settings == Json::object() || *settings == ours
 }
 
 /// Says how it stands, and tries what is written there with a command that must be refused.
@@ -300,7 +317,7 @@ fn change(file: &Path, old: Option<&str>, new: Option<&str>, yes: bool) -> Resul
             let folder = file.parent().unwrap_or(Path::new("/"));
             fs::create_dir_all(folder).map_err(failed)?;
             // Whole or not at all; a link stays a link to the file it names.
-            let real = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+            let real = behind_links(file)?;
             let folder = real.parent().unwrap_or(folder);
             let mut fresh = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
             fresh.write_all(new.as_bytes()).map_err(failed)?;
@@ -313,6 +330,27 @@ fn change(file: &Path, old: Option<&str>, new: Option<&str>, yes: bool) -> Resul
     Ok(Exit::Success.code())
 }
 
+/// The file that a link names, there or not; nobody else's is written.
+fn behind_links(file: &Path) -> Result<PathBuf, Error> {
+    let refused = |why: String| Error::Settings {
+        path: file.to_owned(),
+        why,
+    };
+    let mut real = file.to_owned();
+    for _ in 0..LINKS {
+        let Ok(target) = fs::read_link(&real) else {
+            let owned = real.ancestors().find_map(|path| fs::metadata(path).ok());
+            let own = nix::unistd::geteuid().as_raw();
+            return match owned.is_some_and(|meta| meta.uid() == own) {
+                true => Ok(real),
+                false => Err(refused(format!("{} is not yours", shown(&real)))),
+            };
+        };
+        real = real.parent().unwrap_or(Path::new("/")).join(target);
+    }
+    Err(refused("it is a link that leads nowhere".to_owned()))
+}
+
 /// Keeps what was there, as private as it was. What was there before us stays kept, whatever
 /// we change later.
 fn keep(file: &Path, old: &str) -> Result<(), Error> {
@@ -322,7 +360,7 @@ fn keep(file: &Path, old: &str) -> Result<(), Error> {
         why: error.to_string(),
     };
     let is_ours = Agent::ALL.iter().any(|agent| old.contains(&mark(*agent)));
-    if is_ours && backup.exists() {
+    if is_ours {
         return Ok(());
     }
     let folder = backup.parent().unwrap_or(Path::new("/"));

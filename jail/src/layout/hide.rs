@@ -6,6 +6,8 @@
 //! can match in; `**` reaches [`DEPTH`] folders below where it stands, not the whole
 //! tree. What matches a pattern only later, or deeper, is not covered: SECURITY.md says so.
 
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -21,9 +23,9 @@ use crate::error::Error;
 /// How many folders deep `**` looks.
 pub const DEPTH: usize = 3;
 
-/// How many names are looked at for all patterns together; a pattern that needs more is
-/// refused rather than half obeyed.
-const BUDGET: usize = 50_000;
+/// How many names below one folder are looked at; patterns that need more are refused
+/// rather than half obeyed.
+pub const BUDGET: usize = 200_000;
 
 /// Sockets and folders of sockets below home that lead to a daemon which is as good as
 /// root, or to keys. A read-only mount does not stop `connect`.
@@ -48,17 +50,37 @@ pub fn lay(
     own: &[PathBuf],
 ) -> Result<(), Error> {
     let mut hidden = Vec::new();
-    let mut search = Search {
-        tree,
-        budget: BUDGET,
-    };
+    let search = Search { tree };
+    // All patterns that are looked for below the same folder share one walk.
+    let mut walks: BTreeMap<PathBuf, Vec<Wanted>> = BTreeMap::new();
     for (number, pattern) in filesystem.hide.iter().enumerate() {
         let shown: Vec<&Unhide> = filesystem
             .unhide
             .iter()
             .filter(|unhide| unhide.hidden == number)
             .collect();
-        search.expand(pattern, &shown, &filesystem.system, &mut hidden)?;
+        let Some((roots, wanted)) = search.expand(pattern, shown, &filesystem.system, &mut hidden)
+        else {
+            continue;
+        };
+        for root in roots {
+            walks.entry(root).or_default().push(wanted.clone());
+        }
+    }
+    for (root, mut wanted) in walks {
+        for wanted in &mut wanted {
+            wanted.begin(&root);
+        }
+        let mut budget = BUDGET;
+        let done = search.walk(&root, 0, &wanted, &mut budget, &mut hidden);
+        if done.is_break() {
+            let wildest = wanted.iter().max_by_key(|wanted| wanted.depth);
+            return Err(Error::HideTooWide {
+                pattern: wildest.map_or_else(ByteString::default, |wanted| wanted.pattern.clone()),
+                folder: root,
+                most: BUDGET,
+            });
+        }
     }
     for path in DOORS.map(|door| home.join(door)) {
         search.literal(&path, &mut hidden);
@@ -81,20 +103,69 @@ pub fn lay(
 
 type Hits = Vec<(PathBuf, Kind)>;
 
+/// A pattern that is looked for.
+#[derive(Clone)]
+struct Wanted<'a> {
+    pattern: &'a ByteString,
+    /// What is seen although the pattern covers it.
+    shown: Vec<&'a Unhide>,
+    /// How many folders deep it is looked for.
+    depth: usize,
+    /// How each name begins and ends that can be the pattern's last: spares the whole
+    /// comparison for nearly every name.
+    ends: (&'a [u8], &'a [u8]),
+}
+
+impl Wanted<'_> {
+    /// Below a folder that the pattern covers, every name is the pattern's.
+    fn begin(&mut self, root: &Path) {
+        if self.matches(self.pattern, root) {
+            self.ends = (b"", b"");
+        }
+    }
+
+    fn can_be(&self, name: &[u8]) -> bool {
+        let (first, last) = self.ends;
+        let is = |part: Option<&[u8]>, own| part.is_some_and(|p| p.eq_ignore_ascii_case(own));
+        let from = name.len().checked_sub(last.len());
+        is(name.get(..first.len()), first) && is(from.and_then(|at| name.get(at..)), last)
+    }
+
+    fn covers(&self, path: &Path) -> bool {
+        self.matches(self.pattern, path)
+            && !self
+                .shown
+                .iter()
+                .any(|unhide| self.matches(&unhide.pattern, path))
+    }
+
+    fn matches(&self, pattern: &ByteString, path: &Path) -> bool {
+        absolute_covers(
+            pattern.as_bytes(),
+            path.as_os_str().as_bytes(),
+            Case::Folded,
+        )
+    }
+}
+
+fn is_wild(byte: &u8) -> bool {
+    matches!(byte, b'*' | b'?')
+}
+
 struct Search<'a> {
     tree: &'a Tree,
-    budget: usize,
 }
 
 impl Search<'_> {
-    fn expand(
-        &mut self,
-        pattern: &ByteString,
-        shown: &[&Unhide],
+    /// Where a pattern is to be looked for; nothing if that is done already.
+    fn expand<'p>(
+        &self,
+        pattern: &'p ByteString,
+        shown: Vec<&'p Unhide>,
         system: &[ByteString],
         hits: &mut Hits,
-    ) -> Result<(), Error> {
-        let wild = |name: &[u8]| name.contains(&b'*') || name.contains(&b'?');
+    ) -> Option<(Vec<PathBuf>, Wanted<'p>)> {
+        let wild = |name: &[u8]| name.iter().any(is_wild);
         let names: Vec<&[u8]> = pattern
             .as_bytes()
             .split(|byte| *byte == b'/')
@@ -110,13 +181,15 @@ impl Search<'_> {
         // of it is to be seen.
         if shown.is_empty() && rest.iter().all(|name| *name == b"**") {
             self.literal(&prefix, hits);
-            return Ok(());
+            return None;
         }
-        let depth = if rest.contains(&b"**".as_slice()) {
-            DEPTH + rest.len()
-        } else {
-            rest.len()
-        };
+        let mut depth = rest.len();
+        if rest.contains(&b"**".as_slice()) {
+            depth += DEPTH;
+        }
+        if !shown.is_empty() {
+            depth = depth.max(1);
+        }
         let mut roots = Vec::new();
         if self.tree.covered(&prefix) {
             roots.push(prefix);
@@ -127,62 +200,68 @@ impl Search<'_> {
                 (own && !of_system && entry.dest.starts_with(&prefix)).then(|| entry.dest.clone())
             }));
         }
-        for root in roots {
-            let below = if shown.is_empty() {
-                depth
-            } else {
-                depth.max(1)
-            };
-            self.walk(&root, below, pattern, shown, hits)?;
-        }
-        Ok(())
+        let last = names.last().copied().unwrap_or_default();
+        let ends = (
+            last.split(is_wild).next().unwrap_or_default(),
+            last.rsplit(is_wild).next().unwrap_or_default(),
+        );
+        Some((
+            roots,
+            Wanted {
+                pattern,
+                shown,
+                depth,
+                ends,
+            },
+        ))
     }
 
+    /// Looks at everything in a folder that lies `level` folders below where the walk
+    /// began; breaks off when the budget is used up.
     fn walk(
-        &mut self,
+        &self,
         inside: &Path,
-        depth: usize,
-        pattern: &ByteString,
-        shown: &[&Unhide],
+        level: usize,
+        wanted: &[Wanted<'_>],
+        budget: &mut usize,
         hits: &mut Hits,
-    ) -> Result<(), Error> {
-        if depth == 0 {
-            return Ok(());
+    ) -> ControlFlow<()> {
+        let here = || wanted.iter().filter(|wanted| wanted.depth > level);
+        if here().next().is_none() {
+            return ControlFlow::Continue(());
         }
         let Some((_, outside)) = self.tree.outside(inside) else {
-            return Ok(());
+            return ControlFlow::Continue(());
         };
         // A folder that this user cannot read the jail cannot read either.
         let Ok(entries) = std::fs::read_dir(&outside) else {
-            return Ok(());
+            return ControlFlow::Continue(());
         };
         for entry in entries.flatten() {
-            self.budget = self
-                .budget
-                .checked_sub(1)
-                .ok_or_else(|| Error::HideTooWide {
-                    pattern: pattern.clone(),
-                })?;
-            let path = inside.join(entry.file_name());
-            let covers = |pattern: &ByteString| {
-                absolute_covers(
-                    pattern.as_bytes(),
-                    path.as_os_str().as_bytes(),
-                    Case::Folded,
-                )
+            let Some(left) = budget.checked_sub(1) else {
+                return ControlFlow::Break(());
             };
+            *budget = left;
             let kind = match entry.file_type() {
                 Ok(kind) if kind.is_dir() => Kind::Folder,
                 Ok(kind) if kind.is_symlink() => Kind::Link,
                 _ => Kind::File,
             };
-            if covers(pattern) && !shown.iter().any(|unhide| covers(&unhide.pattern)) {
+            let name = entry.file_name();
+            let mut likely = here()
+                .filter(|wanted| wanted.can_be(name.as_bytes()))
+                .peekable();
+            if likely.peek().is_none() && kind != Kind::Folder {
+                continue;
+            }
+            let path = inside.join(&name);
+            if likely.any(|wanted| wanted.covers(&path)) {
                 self.hit(&path, kind, hits);
             } else if kind == Kind::Folder {
-                self.walk(&path, depth - 1, pattern, shown, hits)?;
+                self.walk(&path, level + 1, wanted, budget, hits)?;
             }
         }
-        Ok(())
+        ControlFlow::Continue(())
     }
 
     /// A path by its name, if the jail would show it.

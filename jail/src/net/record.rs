@@ -165,10 +165,11 @@ struct Part {
 }
 
 impl Ledger {
-    /// Writes one down. What was refused is counted; what was let through is kept apart
-    /// as long as there is room.
+    /// Writes one down. What was refused or failed is counted; what was let through is
+    /// kept apart as long as there is room.
     pub fn add(&mut self, entry: Entry) {
         match entry.decision {
+            Decision::Allow if entry.reason.is_some() => self.allowed.add(entry, 0, ROOM_ALLOWED),
             Decision::Allow => self.allowed.add(entry, APART, ROOM_ALLOWED),
             Decision::Refuse => self.refused.add(entry, 0, ROOM_REFUSED),
         }
@@ -284,6 +285,17 @@ mod tests {
         assert_eq!(sent, 10000);
         let refused = entries.iter().find(|entry| entry.host == "b.test").unwrap();
         assert_eq!(refused.count, 5000);
+    }
+
+    #[test]
+    fn failures_of_a_kind_are_one_sentence() {
+        let mut ledger = Ledger::default();
+        for _ in 0..6 {
+            ledger.add(Entry::new("a.test", Some(443), Decision::Allow).because("it is closed"));
+        }
+        let sentences: Vec<_> = ledger.finish().iter().map(Entry::sentence).collect();
+        let sentence = "network: a.test:443 could not be reached, 6 times: it is closed";
+        assert_eq!(sentences, [Some(sentence.to_owned())]);
     }
 
     #[test]

@@ -91,7 +91,12 @@ fn write(name: &str, text: &str) -> Result<(), Error> {
         .join(name);
     let failed = |error: std::io::Error| Error::Settings {
         path: file.clone(),
-        why: error.to_string(),
+        why: match error.kind() {
+            std::io::ErrorKind::AlreadyExists => {
+                "it is there already: change it, or move it away first".to_owned()
+            }
+            _ => error.to_string(),
+        },
     };
     OpenOptions::new()
         .write(true)

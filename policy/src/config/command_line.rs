@@ -6,6 +6,7 @@ use super::setting::Setting;
 use super::value::{memory, network_named, variable, variable_pattern};
 use crate::duration::Duration;
 use crate::host::HostPattern;
+use crate::plan::NetworkMode;
 use crate::profile::Profile;
 use crate::rule::PathPattern;
 use crate::show::inert;
@@ -85,6 +86,36 @@ impl CommandLine {
         Ok(())
     }
 
+    /// Whether hosts were named beside a network that knows none: whoever typed both
+    /// means one of them.
+    pub fn contradicts_itself(&self) -> Result<(), Error> {
+        let named = !self.groups.is_empty()
+            || (self.settings.iter())
+                .any(|(setting, _)| matches!(setting, Setting::NetworkAllow(_)));
+        let mode = self
+            .settings
+            .iter()
+            .rev()
+            .find_map(|(setting, _)| match setting {
+                Setting::NetworkMode(mode) => Some(*mode),
+                _ => None,
+            });
+        let why = match mode {
+            Some(NetworkMode::None) => "there is no network with --net none: leave one of them out",
+            Some(NetworkMode::Host) => {
+                "every host can be reached with --net host: leave one of them out"
+            }
+            Some(NetworkMode::Filtered) | None => return Ok(()),
+        };
+        match named {
+            true => Err(Error::Flag {
+                flag: "--allow-host",
+                why: why.to_owned(),
+            }),
+            false => Ok(()),
+        }
+    }
+
     /// Whether nothing was said.
     pub fn is_empty(&self) -> bool {
         self.settings.is_empty()
@@ -137,17 +168,15 @@ fn read(flag: &str, value: &[u8]) -> Result<Setting, String> {
 fn profile(name: &str) -> Result<&'static Profile, String> {
     Profile::named(name).ok_or_else(|| {
         let names: Vec<&str> = Profile::all().iter().map(|profile| profile.name).collect();
-        match nearest(name, names.iter().copied()) {
-            Some(near) => format!(
-                "unknown profile `{}`, did you mean `{near}`?",
-                inert(name.as_bytes())
-            ),
-            None => format!(
-                "unknown profile `{}`: there are {}",
-                inert(name.as_bytes()),
-                names.join(", ")
-            ),
-        }
+        let near = match nearest(name, names.iter().copied()) {
+            Some(near) => format!(", did you mean `{near}`?"),
+            None => String::new(),
+        };
+        format!(
+            "unknown profile `{}`{near}: there are {}",
+            inert(name.as_bytes()),
+            names.join(", ")
+        )
     })
 }
 

@@ -17,6 +17,7 @@ pub fn tests() -> Vec<Test> {
         what_was_changed_in_the_layer_is_not_applied,
         a_dropped_preview_cannot_be_applied,
         a_jail_cannot_tell_what_it_would_do,
+        what_is_protected_is_said_and_not_offered,
     ]
 }
 
@@ -250,5 +251,32 @@ print(told.get("error"))
         .succeeds()?
         .stdout_has("rm -rf node_modules")?
         .lacks("changes nothing")?;
+    Ok(())
+}
+
+/// No answer lets a jail write a protected name: the question says so, and there is nothing
+/// to keep.
+fn what_is_protected_is_said_and_not_offered(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    desk.needs_no_terminal()?;
+    scene.home_file(
+        ".config/sjail/policy.toml",
+        "[commands]\nlevel = \"allowlist\"\n",
+    )?;
+    let request = desk.ask("echo x > .envrc")?;
+    let shown = desk.sjail(["queue", "show", &request])?;
+    shown
+        .succeeds()?
+        .stdout_has("even after a yes all of it goes to quarantine")?
+        .lacks("--apply")?;
+    desk.sjail(["queue", "approve", "--apply", &request])?
+        .exits(77)?
+        .stderr_has("nothing to apply")?;
+    // Beside something else, that can be kept.
+    let request = desk.ask("echo x > .envrc; echo y > plain")?;
+    desk.sjail(["queue", "show", &request])?
+        .succeeds()?
+        .stdout_has("what is protected goes to quarantine even after a yes")?
+        .stdout_has("--apply")?;
     Ok(())
 }

@@ -21,6 +21,7 @@ pub fn tests() -> Vec<Test> {
         code_memory_is_bounded,
         every_language_is_shut_in,
         every_language_is_killed_and_cut,
+        what_was_said_before_the_end_comes_out,
         code_sees_the_system_and_changes_nothing,
         code_processes_are_bounded,
         code_has_one_processor_and_cannot_take_more,
@@ -397,6 +398,25 @@ fn every_language_is_shut_in(scene: &Scene) -> Verdict {
         std::fs::read_to_string(scene.home().join("victim"))?,
         "hit\n"
     );
+    Ok(())
+}
+
+/// Whoever looks for a loop sees how far it came.
+fn what_was_said_before_the_end_comes_out(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
+    let loops = [
+        ("bash", "echo progress; while :; do :; done"),
+        ("python", "print('progress')\nwhile True: pass"),
+        ("javascript", "console.log('progress'); for (;;) {}"),
+    ];
+    for (language, text) in texts(scene, loops) {
+        let words = ["--timeout", "3s"];
+        let got = result(scene, language, text, &words)?;
+        assert_eq!(got["error"], "timed out after 3000 ms", "{language}: {got}");
+        assert_eq!(got["output"], "progress", "{language}: {got}");
+        let raw = code(scene, language, text, &["--timeout", "3s", "--raw"])?;
+        assert_eq!(raw.stdout, "progress\n", "{language}: {raw}");
+    }
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! `sjail hook install|uninstall|status`: what is put into agents' settings, and whether it holds.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use serde_json::{Value, json};
 use sjail_tests::{Scene, Test, Verdict, tests};
@@ -13,6 +13,7 @@ use super::hook::HARM;
 pub fn tests() -> Vec<Test> {
     tests![
         settings_are_changed_and_changed_back,
+        links_to_settings_stay_links,
         the_plugin_for_opencode_asks,
         a_hook_whose_program_is_gone_is_a_no,
     ]
@@ -63,12 +64,42 @@ fn settings_are_changed_and_changed_back(scene: &Scene) -> Verdict {
         hook(&["uninstall", agent, "--yes"])?.succeeds()?;
         hook(&["status", agent])?.exits(1)?;
     }
+    // Where there was nothing, nothing is left.
+    for file in [
+        ".codex/hooks.json",
+        ".gemini/settings.json",
+        ".cursor/hooks.json",
+    ] {
+        let left = scene.home().join(file);
+        assert!(!left.exists(), "{file}: {}", fs::read_to_string(&left)?);
+        assert!(!scene.home().join(format!("{file}.before-sjail")).exists());
+    }
     // Comments are not ours to lose.
     fs::write(&file, "{ // mine\n}\n")?;
     hook(&["install", "claude-code", "--yes"])?
         .exits(125)?
         .stderr_has("no plain JSON")?;
     assert_eq!(fs::read_to_string(&file)?, "{ // mine\n}\n");
+    Ok(())
+}
+
+/// Settings that lie elsewhere, with a person's other files.
+fn links_to_settings_stay_links(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
+    scene.home_file("dotfiles/there.json", "{}\n")?;
+    scene.home_file(".claude/x", "")?;
+    let link = scene.home().join(".claude/settings.json");
+    for name in ["there.json", "missing.json"] {
+        symlink(format!("../dotfiles/{name}"), &link)?;
+        scene
+            .sjail(["hook", "install", "claude-code", "--yes"])
+            .output()?
+            .succeeds()?;
+        assert!(fs::symlink_metadata(&link)?.is_symlink(), "{name}");
+        let text = fs::read_to_string(scene.home().join("dotfiles").join(name))?;
+        assert!(text.contains(" hook claude-code "), "{name}: {text}");
+        fs::remove_file(&link)?;
+    }
     Ok(())
 }
 

@@ -213,6 +213,7 @@ impl Relay {
                         Some(Stage::Resolver(_) | Stage::Proxy(_)) => {
                             self.connections.remove(&id);
                         }
+                        Some(Stage::Asking) => self.unanswered(id),
                         _ => self.fail(id, "the command ended before it was open"),
                     }
                 }
@@ -267,6 +268,9 @@ impl Relay {
             Stage::Open(_) => self.advance(id),
             Stage::Resolver(_) => self.questions(id),
             Stage::Proxy(_) => self.proxy(id),
+            Stage::Asking if flags.intersects(EpollFlags::EPOLLHUP | EpollFlags::EPOLLERR) => {
+                self.unanswered(id);
+            }
             _ if flags.intersects(EpollFlags::EPOLLHUP | EpollFlags::EPOLLERR) => {
                 self.fail(id, "the command gave up before it was open");
             }
@@ -305,6 +309,15 @@ impl Relay {
             entry.fix = fix;
             self.ledger.add(entry);
         }
+    }
+
+    /// Somebody was asked, and the command waited no longer.
+    fn unanswered(&mut self, id: u32) {
+        self.refuse(
+            id,
+            "was asked about, and nobody answered in time".to_owned(),
+            None,
+        );
     }
 
     /// It was allowed, and could not be reached all the same.
