@@ -5,6 +5,8 @@
 
 mod awk;
 mod carried;
+mod files;
+mod homes;
 mod imports;
 mod literals;
 mod pairs;
@@ -17,10 +19,9 @@ use super::script;
 use crate::classify::draft::Draft;
 use crate::classify::flow::Sources;
 use crate::classify::given::Given;
-use crate::classify::harm::{self, Touch};
 use crate::classify::judge::{Call, Judge};
 use crate::classify::state::State;
-use crate::effect::{Action, Place};
+use crate::effect::Action;
 use crate::risk::Risk;
 use crate::shell::decode;
 use literals::{Words, literals};
@@ -130,19 +131,19 @@ pub(crate) fn judge_parts(
         Language::Awk => awk::look(judge, state, call, draft, source),
         _ => {}
     }
-    let renamed;
-    let source = match language {
-        Language::Python | Language::JavaScript => {
-            match imports::whole_names(&source.text, language) {
-                Cow::Owned(text) => {
-                    renamed = source.part(&text);
-                    &renamed
-                }
-                Cow::Borrowed(_) => source,
-            }
-        }
-        _ => source,
+    let whole = match language {
+        Language::Python | Language::JavaScript => imports::whole_names(&source.text, language),
+        _ => Cow::Borrowed(source.text.as_str()),
     };
+    let rewritten = match homes::as_literals(&whole, language) {
+        Cow::Owned(text) => Some(text),
+        Cow::Borrowed(_) => match whole {
+            Cow::Owned(text) => Some(text),
+            Cow::Borrowed(_) => None,
+        },
+    };
+    let rewritten = rewritten.map(|text| source.part(&text));
+    let source = rewritten.as_ref().unwrap_or(source);
     let mut look = Look {
         judge,
         state,
@@ -187,11 +188,14 @@ impl Look<'_, '_> {
         let pairs = Pairs::of(text);
         let mut seen: Vec<Means> = Vec::new();
         for code in &CODE {
-            if !self.speaks(code) {
+            if !speaks(self.language, code) {
                 continue;
             }
             for pattern in &code.text {
                 let pattern = pattern.get();
+                if code.means == Means::Home {
+                    continue;
+                }
                 if pattern == "`" && self.language == Language::Other {
                     // A plain text in most of them.
                     continue;
@@ -211,11 +215,6 @@ impl Look<'_, '_> {
         }
         self.together(&seen);
         self.carried(&seen);
-    }
-
-    fn speaks(&self, code: &Code) -> bool {
-        code.languages.contains(&self.language)
-            || (self.language == Language::Other && !code.languages.contains(&Language::Awk))
     }
 
     /// What only the combination gives away.
@@ -283,7 +282,7 @@ impl Look<'_, '_> {
 
     fn line_has(&self, line: &str, means: Means) -> bool {
         CODE.iter()
-            .filter(|code| code.means == means && self.speaks(code))
+            .filter(|code| code.means == means && speaks(self.language, code))
             .flat_map(|code| &code.text)
             .any(|pattern| {
                 let pattern = pattern.get();
@@ -311,7 +310,11 @@ impl Look<'_, '_> {
             }
             let words = literals(&rest[..end], quote);
             let means = match (means, self.language) {
-                (Means::Delete, Language::R) if is_recursive(&rest[..end]) => Means::DeleteTree,
+                (Means::Delete, Language::R | Language::JavaScript | Language::Other)
+                    if is_recursive(&rest[..end]) =>
+                {
+                    Means::DeleteTree
+                }
                 _ => means,
             };
             self.occurrence(means, &words);
@@ -325,26 +328,16 @@ impl Look<'_, '_> {
                 [one] if !words.is_list => self.run_text(one, words.complete),
                 _ => self.run_words(words),
             },
-            Means::DeleteTree => match words.list.first() {
-                Some(path) => self.path(Touch::DeleteTree, path),
-                None => self.effect(Action::Discards, Risk::Dangerous, "Recursive deletion"),
-            },
-            Means::Delete => {
-                if let Some(path) = words.list.first() {
-                    self.path(Touch::Delete, path);
-                }
-            }
-            Means::Write if self.language == Language::Perl && self.opens_pipe(words) => {}
-            Means::Write => {
-                if let Some(path) = words.written(self.language) {
-                    self.path(Touch::Write, path);
-                }
-            }
-            Means::Read => {
-                if let Some(path) = words.list.first() {
-                    self.path(Touch::Read, path);
-                }
-            }
+            Means::Open if self.language == Language::Perl && self.opens_pipe(words) => {}
+            Means::Open
+            | Means::Write
+            | Means::Read
+            | Means::Copy
+            | Means::Move
+            | Means::Attributes
+            | Means::Path
+            | Means::Delete
+            | Means::DeleteTree => self.file(means, words),
             Means::Drop => {
                 self.effect(
                     Action::Discards,
@@ -365,6 +358,7 @@ impl Look<'_, '_> {
             | Means::Decode
             | Means::Evaluate
             | Means::Environment
+            | Means::Home
             | Means::Privilege => {}
         }
     }
@@ -415,28 +409,21 @@ impl Look<'_, '_> {
             .isolated(self.state, |judge, state| judge.invoke(state, &inner));
     }
 
-    fn path(&mut self, touch: Touch, path: &str) {
-        let expanded = path.replace("{home}", &self.judge.context.home);
-        let given = Given {
-            glob: touch == Touch::DeleteTree && expanded.contains('*'),
-            ..Given::known(home(&expanded, &self.judge.context.home), self.source.span)
-        };
-        let target = self.judge.target(&given, &self.state.cwd);
-        if touch == Touch::Read && target.place != Place::Secret {
-            return;
-        }
-        harm::touch(self.draft, touch, &given, target);
-    }
-
     fn effect(&mut self, action: Action, risk: Risk, says: &'static str) {
         self.draft.effect(action, risk, says, self.source.span);
     }
 }
 
-/// Whether R is told to take whole folders.
+/// Whether a language's sources are looked through for an entry.
+fn speaks(language: Language, code: &Code) -> bool {
+    code.languages.contains(&language)
+        || (language == Language::Other && !code.languages.contains(&Language::Awk))
+}
+
+/// Whether the call is told to take whole folders.
 fn is_recursive(arguments: &str) -> bool {
     let call = arguments.split(')').next().unwrap_or_default();
-    call.contains("recursive") && !call.contains("FALSE")
+    call.contains("recursive") && !call.contains("FALSE") && !call.contains("false")
 }
 
 /// What ends the text that a pattern begins: a quote, or the bracket of `qx(…)` and `%x{…}`.
@@ -450,14 +437,6 @@ fn closing(pattern: &str) -> Option<char> {
         '[' if brackets => Some(']'),
         '/' if brackets => Some('/'),
         _ => None,
-    }
-}
-
-/// `~` as languages' own functions expand it.
-fn home(path: &str, home: &str) -> String {
-    match path.strip_prefix("~") {
-        Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{home}{rest}"),
-        _ => path.to_owned(),
     }
 }
 
