@@ -4,12 +4,14 @@
 //! is not found is `normal`; the jail holds it.
 
 mod awk;
+mod bare;
 mod carried;
 mod files;
 mod homes;
 mod imports;
 mod literals;
 mod pairs;
+mod together;
 
 use std::borrow::Cow;
 
@@ -26,6 +28,7 @@ use crate::risk::Risk;
 use crate::shell::decode;
 use literals::{Words, literals};
 use pairs::Pairs;
+use together::is_outside;
 
 /// More calls than this in one source are not looked at one by one.
 const MAX_CALLS: usize = 64;
@@ -152,6 +155,7 @@ pub(crate) fn judge_parts(
         source,
         language,
         calls: 0,
+        in_background: false,
     };
     look.through();
 }
@@ -180,122 +184,74 @@ struct Look<'l, 'c> {
     source: &'l Given,
     language: Language,
     calls: usize,
+    /// Whether a call starts something in the background.
+    in_background: bool,
+}
+
+/// What a source holds.
+struct Found {
+    anywhere: Vec<Means>,
+    /// What stands outside of texts and comments, too.
+    outside: Vec<Means>,
+    /// The source without texts and comments.
+    bare: Vec<u8>,
+}
+
+impl Found {
+    fn note(&mut self, means: Means, outside: bool) {
+        if !self.anywhere.contains(&means) {
+            self.anywhere.push(means);
+        }
+        if outside && !self.outside.contains(&means) {
+            self.outside.push(means);
+        }
+    }
 }
 
 impl Look<'_, '_> {
     fn through(&mut self) {
         let text = self.source.text.as_str();
         let pairs = Pairs::of(text);
-        let mut seen: Vec<Means> = Vec::new();
-        for code in &CODE {
-            if !speaks(self.language, code) {
-                continue;
-            }
+        let mut found = Found {
+            anywhere: Vec::new(),
+            outside: Vec::new(),
+            bare: bare::bare(text, self.language),
+        };
+        let looked_for = CODE.iter().filter(|code| code.means != Means::Home);
+        let language = self.language;
+        for code in looked_for.filter(|code| speaks(language, code)) {
             for pattern in &code.text {
                 let pattern = pattern.get();
-                if code.means == Means::Home {
-                    continue;
-                }
-                if pattern == "`" && self.language == Language::Other {
+                if pattern == "`" && language == Language::Other {
                     // A plain text in most of them.
                     continue;
                 }
                 if !pairs.may_hold(pattern) {
                     continue;
                 }
-                let mut found = text.match_indices(pattern);
-                if !found.any(|(at, _)| !continues_a_word(text, at, pattern)) {
+                let mut calls = text
+                    .match_indices(pattern)
+                    .filter(|(at, _)| is_call(text, *at, pattern, code.means))
+                    .peekable();
+                if calls.peek().is_none() {
                     continue;
                 }
-                if !seen.contains(&code.means) {
-                    seen.push(code.means);
+                let outside = calls.any(|(at, _)| is_outside(&found.bare, at, pattern));
+                if !(language == Language::JavaScript && matches_texts(text, pattern)) {
+                    found.note(code.means, outside);
                 }
                 self.occurrences(code.means, pattern);
             }
         }
-        self.together(&seen);
-        self.carried(&seen);
-    }
-
-    /// What only the combination gives away.
-    fn together(&mut self, seen: &[Means]) {
-        let has = |means: Means| seen.contains(&means);
-        let text = self.source.text.as_str();
-        // Scripts for tests talk to servers they start; a line for a reverse shell is short,
-        // and in some languages nobody writes anything else on a command line.
-        let terse = matches!(
-            self.language,
-            Language::Perl
-                | Language::Ruby
-                | Language::Lua
-                | Language::Php
-                | Language::Awk
-                | Language::Other
-        );
-        let short = text.lines().count() <= if terse { 25 } else { 3 };
-        let shell = [
-            "/bin/sh",
-            "/bin/bash",
-            "sh -i",
-            "bash -i",
-            "cmd.exe",
-            "powershell",
-        ]
-        .iter()
-        .any(|name| text.contains(name));
-        let starts = has(Means::Shell) || has(Means::Argv);
-        let tied = has(Means::Attach) || (shell && starts);
-        if has(Means::Socket) && (tied || (short && (starts || has(Means::Evaluate)))) {
-            self.effect(
-                Action::Network { host: None },
-                Risk::Critical,
-                "Connects a shell to the network",
-            );
-        }
-        let evaluates = has(Means::Evaluate) && (has(Means::Network) || has(Means::Decode));
-        for line in text.lines().filter(|_| evaluates) {
-            let on = |means: Means| self.line_has(line, means);
-            if on(Means::Evaluate) && on(Means::Network) {
-                self.effect(Action::Opaque, Risk::Critical, "Runs code from the network");
-                break;
-            }
-            if on(Means::Evaluate) && on(Means::Decode) {
-                self.effect(Action::Opaque, Risk::Dangerous, "Runs decoded text");
-                break;
-            }
-        }
-        if has(Means::Socket) && self.language == Language::PowerShell {
-            let says = "Opens a raw network connection";
-            self.effect(Action::Network { host: None }, Risk::Dangerous, says);
-        }
-        if has(Means::Privilege) {
-            self.effect(Action::Privilege, Risk::Dangerous, "Changes its own rights");
-        }
-        if has(Means::Environment) && (has(Means::Network) || has(Means::Socket)) {
-            let says = "Sends keys or passwords away";
-            self.effect(Action::Publishes, Risk::Dangerous, says);
-        }
-        if has(Means::Network) || has(Means::Socket) {
-            self.effect(Action::Network { host: None }, Risk::Normal, "");
-        }
-    }
-
-    fn line_has(&self, line: &str, means: Means) -> bool {
-        CODE.iter()
-            .filter(|code| code.means == means && speaks(self.language, code))
-            .flat_map(|code| &code.text)
-            .any(|pattern| {
-                let pattern = pattern.get();
-                line.match_indices(pattern)
-                    .any(|(at, _)| !continues_a_word(line, at, pattern))
-            })
+        self.together(&found);
+        self.carried(&found);
     }
 
     /// Looks at each call of a kind and its literal arguments.
     fn occurrences(&mut self, means: Means, pattern: &str) {
         let text = self.source.text.as_str();
         for (at, _) in text.match_indices(pattern) {
-            if continues_a_word(text, at, pattern) {
+            if !is_call(text, at, pattern, means) {
                 continue;
             }
             self.calls += 1;
@@ -359,6 +315,8 @@ impl Look<'_, '_> {
             | Means::Evaluate
             | Means::Environment
             | Means::Home
+            | Means::Fork
+            | Means::Forever
             | Means::Privilege => {}
         }
     }
@@ -381,6 +339,8 @@ impl Look<'_, '_> {
     }
 
     fn run_text(&mut self, text: &str, complete: bool) {
+        let line = text.trim_end();
+        self.in_background |= line.ends_with('&') && !line.ends_with("&&");
         let mut inner = self.call.with_args(Vec::new(), &self.draft.program.name);
         inner.stdin = Default::default();
         let source = if complete {
@@ -440,12 +400,26 @@ fn closing(pattern: &str) -> Option<char> {
     }
 }
 
-/// `mysystem(` is not `system(`.
-fn continues_a_word(text: &str, at: usize, pattern: &str) -> bool {
+/// `mysystem(` is not `system(`, and `json.load(` evaluates nothing.
+fn is_call(text: &str, at: usize, pattern: &str, means: Means) -> bool {
+    let before = text[..at].chars().next_back().unwrap_or(' ');
     let starts_word = pattern.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
-    starts_word
-        && text[..at]
-            .chars()
-            .next_back()
-            .is_some_and(|c| c.is_ascii_alphanumeric() || c == '_')
+    if starts_word && (before.is_ascii_alphanumeric() || before == '_') {
+        return false;
+    }
+    if means != Means::Evaluate {
+        return true;
+    }
+    let name = pattern.trim_end_matches(['(', ' ']);
+    let plain = name.bytes().all(|byte| byte.is_ascii_alphabetic());
+    // Perl's `eval {` catches what its block throws.
+    let block = pattern == "eval " && text[at + pattern.len()..].starts_with('{');
+    !(block || plain && before == '.')
+}
+
+/// Whether a call is JavaScript's for regular expressions: `/re/.exec(text)` where nothing starts
+/// programs.
+fn matches_texts(text: &str, pattern: &str) -> bool {
+    let starting = ["child_process", "shelljs", "execa", "zx"];
+    matches!(pattern, ".exec(" | "exec(") && !starting.iter().any(|name| text.contains(name))
 }

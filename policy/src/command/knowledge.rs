@@ -347,6 +347,10 @@ pub(crate) enum Means {
     Path,
     /// The home folder.
     Home,
+    /// Makes a copy of the process.
+    Fork,
+    /// Goes on without an end.
+    Forever,
     /// Changes rights.
     Privilege,
     /// Destroys data in a database.
