@@ -2,12 +2,14 @@
 //! needs them, one broker per account.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
+use sjail_policy::show;
 
 use crate::error::{Error, Result};
 use crate::paths::Places;
@@ -19,8 +21,8 @@ pub struct Listeners {
     /// Where the owner answers.
     pub control: UnixListener,
     origin: Origin,
-    /// Held for as long as this broker lives.
-    _lock: Flock<File>,
+    /// Held for as long as this broker lives; that of the records is let go first.
+    _locks: (Flock<File>, Flock<File>),
 }
 
 /// Whose sockets they are.
@@ -46,12 +48,13 @@ pub fn activate(places: &Places) -> Result<Activation> {
     let Some(lock) = lock(&places.lock())? else {
         return Ok(Activation::Elsewhere);
     };
+    let locks = (lock_records(places)?, lock);
     if let Some((request, control)) = handed {
         return Ok(Activation::Ready(Box::new(Listeners {
             request,
             control,
             origin: Origin::Handed,
-            _lock: lock,
+            _locks: locks,
         })));
     }
     let (request, control) = (places.request_socket(), places.control_socket());
@@ -68,7 +71,7 @@ pub fn activate(places: &Places) -> Result<Activation> {
         request: request_listener,
         control: control_listener,
         origin: Origin::Own(vec![request, control]),
-        _lock: lock,
+        _locks: locks,
     })))
 }
 
@@ -114,6 +117,37 @@ fn handed_over(places: &Places) -> Result<Option<(UnixListener, UnixListener)>> 
         )),
     }
 }
+
+/// The records are one broker's: a second one, with its sockets elsewhere, would write numbers
+/// that the first has given out already.
+fn lock_records(places: &Places) -> Result<Flock<File>> {
+    let path = places.state_lock();
+    let began = Instant::now();
+    loop {
+        if let Some(mut lock) = lock(&path)? {
+            // For whoever comes here by another way.
+            let told = lock.set_len(0).and_then(|()| {
+                let sockets = places.runtime.as_os_str().as_encoded_bytes();
+                lock.write_all(sockets)
+            });
+            told.map_err(Error::file("write", &path))?;
+            return Ok(lock);
+        }
+        // One that ends just now.
+        if began.elapsed() > ENDING {
+            let sockets = fs::read(&path).unwrap_or_default();
+            return Err(Error::Refused(format!(
+                "another broker of yours keeps the records in {}, with its sockets in {}: set XDG_RUNTIME_DIR to the folder above that, or end it",
+                show::name(&places.state),
+                show::inert(&sockets)
+            )));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A broker that was told to end lets go within this time.
+const ENDING: Duration = Duration::from_secs(2);
 
 /// Locks the file that only one broker can have; `None` when another has it.
 fn lock(path: &Path) -> Result<Option<Flock<File>>> {

@@ -315,6 +315,10 @@ impl Judge {
                 Action::Ask if mode == Mode::Preview && decision.risk >= Risk::Critical => {
                     Verdict::Block
                 }
+                // A pattern speaks of words; a variable can make another program of them.
+                Action::Execute if place == Place::Host && sets_variables(&submission.options) => {
+                    Verdict::Ask(place)
+                }
                 Action::Execute => Verdict::Run(place),
                 Action::Ask => Verdict::Ask(place),
                 Action::Block => Verdict::Block,
@@ -546,6 +550,12 @@ impl Surroundings {
 
 /// What the command needs beyond the jail as its owner has it, each in a few words: what
 /// its command line asks for is granted for this run alone.
+/// Whether the caller gives the command variables of its own.
+fn sets_variables(options: &[ByteString]) -> bool {
+    let mut options = options.iter().map(ByteString::as_bytes);
+    options.any(|option| option.starts_with(b"--env"))
+}
+
 fn needs(place: Place, options: &[ByteString]) -> Vec<String> {
     let mut needs = Vec::new();
     if place == Place::Host {

@@ -60,19 +60,41 @@ pub fn trouble(command: &[String], message: &str) {
     run(command, &summary, "-", Risk::Dangerous);
 }
 
-/// Runs the command, no shell between; `{summary}`, `{id}` and `{risk}` are filled in.
+/// A word with each value in its place; what a value says is not looked at again.
+fn filled_in(word: &str, values: &[(&str, &str, &str)]) -> String {
+    let mut out = String::new();
+    let mut rest = word;
+    while let Some(at) = rest.find('{') {
+        let (before, from) = rest.split_at(at);
+        out.push_str(before);
+        let found = values.iter().find(|(mark, ..)| from.starts_with(mark));
+        let (text, taken) = match found {
+            Some((mark, _, value)) => (*value, mark.len()),
+            None => ("{", 1),
+        };
+        out.push_str(text);
+        rest = from.get(taken..).unwrap_or_default();
+    }
+    out + rest
+}
+
+/// Runs the command, no shell between: `{summary}`, `{id}` and `{risk}` are filled in, and are
+/// variables for whoever has a shell of their own.
 fn run(command: &[String], summary: &str, id: &str, risk: Risk) {
-    let mut words = command.iter().map(|word| {
-        word.replace("{summary}", &show::inert(summary.as_bytes()))
-            .replace("{id}", id)
-            .replace("{risk}", risk.name())
-    });
+    let summary = show::inert(summary.as_bytes());
+    let values = [
+        ("{summary}", "SJAIL_SUMMARY", summary.as_str()),
+        ("{id}", "SJAIL_ID", id),
+        ("{risk}", "SJAIL_RISK", risk.name()),
+    ];
+    let mut words = command.iter().map(|word| filled_in(word, &values));
     let Some(program) = words.next() else { return };
     let Ok(place) = Arc::clone(&ROOM).try_acquire_owned() else {
         return;
     };
     let child = tokio::process::Command::new(program)
         .args(words)
+        .envs(values.map(|(_, name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -38,9 +38,14 @@ impl Places {
         self.runtime.join(sjail_policy::wire::CONTROL_SOCKET)
     }
 
-    /// Locked by the one broker that runs.
+    /// Locked by the one broker that listens there.
     pub fn lock(&self) -> PathBuf {
         self.runtime.join("broker.lock")
+    }
+
+    /// Locked by the one broker that writes there.
+    pub fn state_lock(&self) -> PathBuf {
+        self.state.join("broker.lock")
     }
 
     /// Outcomes that could not be told at once.
@@ -49,12 +54,10 @@ impl Places {
     }
 }
 
-/// `$XDG_RUNTIME_DIR/sjail`, or a folder in /tmp that is the account's own.
+/// `$XDG_RUNTIME_DIR/sjail`, or where it is for whoever has not set that.
 pub fn runtime_folder() -> PathBuf {
-    match absolute_variable("XDG_RUNTIME_DIR") {
-        Some(folder) => folder.join("sjail"),
-        None => PathBuf::from(format!("/tmp/sjail-{}", nix::unistd::geteuid())),
-    }
+    let uid = nix::unistd::geteuid().as_raw();
+    sjail_policy::wire::sockets_folder(absolute_variable("XDG_RUNTIME_DIR"), uid)
 }
 
 /// `$XDG_STATE_HOME/sjail`, `~/.local/state/sjail` otherwise.

@@ -15,7 +15,7 @@ use serde_json::Value;
 use sjail_policy::wire::control::STOP;
 use sjail_policy::wire::frame::{MAX_REPLY, MAX_REQUEST, encode};
 use sjail_policy::wire::request::{self as wire, Answer, Outcome, Submission};
-use sjail_policy::wire::{CONTROL_SOCKET, Call, Frames, REQUEST_SOCKET, Reply};
+use sjail_policy::wire::{CONTROL_SOCKET, Call, Frames, REQUEST_SOCKET, Reply, sockets_folder};
 
 use crate::caller::{Account, State};
 use crate::cli::RunArgs;
@@ -60,7 +60,7 @@ impl Desk {
         Desk {
             sockets: match inside {
                 true => PathBuf::from(inside::DESK),
-                false => sockets(variable, account.uid),
+                false => sockets_folder(variable, account.uid),
             },
             spool: State::of(account).path().join("spool"),
             inside,
@@ -80,9 +80,8 @@ impl Desk {
 
     /// That of the account that this process has become.
     pub fn of_other(account: &Account) -> Desk {
-        let session = PathBuf::from(format!("/run/user/{}", account.uid));
         Desk {
-            sockets: sockets(Some(session).filter(|folder| folder.is_dir()), account.uid),
+            sockets: sockets_folder(None, account.uid),
             spool: State::of(account).path().join("spool"),
             inside: false,
             become_of: Some(account.clone()),
@@ -132,13 +131,6 @@ impl Desk {
             }
         }
         command
-    }
-}
-
-fn sockets(runtime: Option<PathBuf>, uid: u32) -> PathBuf {
-    match runtime {
-        Some(folder) => folder.join("sjail"),
-        None => PathBuf::from(format!("/tmp/sjail-{uid}")),
     }
 }
 

@@ -151,6 +151,20 @@ pub enum Error {
         /// What it is, as the sentence goes on.
         why: &'static str,
     },
+    /// A project's policy lies above the workspace, and would not hold in it.
+    #[error(
+        "the workspace would be {}, where {} above it does not hold: --workspace {} keeps to it, --workspace {} goes without",
+        show::name(workspace),
+        show::name(policy),
+        show::name(policy.parent().unwrap_or(policy)),
+        show::name(workspace)
+    )]
+    PolicyAbove {
+        /// The folder.
+        workspace: PathBuf,
+        /// The file.
+        policy: PathBuf,
+    },
     /// A folder of sjail's own was moved to where the command writes.
     #[error(
         "{name} is {}, inside the workspace {}, where the command could change what sjail keeps there; unset {name}, or set it to a folder elsewhere",

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
-use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, pipe2};
+use nix::unistd::{close, dup2_stderr, dup2_stdin, dup2_stdout, pipe2};
 use serde_json::{Value, json};
 use sjail_policy::show::clipped;
 use sjail_policy::wire::request::{ATTACH, Apply, Attach, Waiting};
@@ -32,7 +32,7 @@ use crate::protect::{self, Protection};
 use crate::report::Report;
 use crate::result::{Output, Usage};
 use crate::run;
-use crate::sys::namespace;
+use crate::sys::{namespace, process};
 
 /// A command is tried out for so long; nobody waits longer to be asked,
 const TRIED: &str = "30s";
@@ -150,7 +150,10 @@ fn try_out(args: &RunArgs, asked: &Client) -> Option<Value> {
         .open("/dev/null")
         .ok()?;
     let child = namespace::apart(|| {
-        let redirected = dup2_stdin(&nothing)
+        // It ends with us, and is not its own reader.
+        let redirected = process::die_with_parent()
+            .and_then(|()| close(reader.as_raw_fd()))
+            .and_then(|()| dup2_stdin(&nothing))
             .and_then(|()| dup2_stdout(&writer))
             .and_then(|()| dup2_stderr(&nothing));
         match redirected {

@@ -114,6 +114,11 @@ impl Judge {
         }
     }
 
+    /// The workspace, if this is a project.
+    pub fn project(&self) -> Option<&Path> {
+        Some(self.workspace.as_path()).filter(|folder| *folder != Path::new(NO_WORKSPACE))
+    }
+
     /// What `~` and relative paths of rules mean.
     pub fn bases(&self) -> Bases<'_> {
         Bases {

@@ -56,7 +56,7 @@ fn argv(args: &RunArgs) -> Result<Vec<ByteString>, Error> {
 /// The flags that a policy knows, as it wants them.
 pub fn options(args: &RunArgs, account: &Account) -> Result<CommandLine, Error> {
     let mut options = CommandLine::default();
-    if args.workspace.is_some() {
+    if workspace::is_said(args.workspace.as_deref(), &account.home) {
         options.workspace = WorkspaceChoice::Said;
     }
     for (flag, value) in flags(args, account)? {
@@ -160,7 +160,7 @@ pub fn wish(args: &RunArgs, account: &Account) -> Result<Wish, Error> {
             word.into()
         })
         .collect();
-    if args.workspace.is_some() {
+    if workspace::is_said(args.workspace.as_deref(), &account.home) {
         options.push("--workspace".into());
     }
     let only = args.only.iter();

@@ -42,7 +42,7 @@ pub enum Verdict {
 /// arguments is an `int` to the kernel: it drops the high ones itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
-    /// The request is none of TIOCSTI, TIOCLINUX, TIOCSETD.
+    /// The request is none of TIOCSTI, TIOCLINUX, TIOCSETD and those for a snapshot of btrfs.
     Ioctl,
     /// The request is none that leases a file.
     Fcntl,
@@ -268,7 +268,13 @@ impl Program {
             Rule::Ioctl => {
                 self.push(statement(LOAD, argument(1)));
                 self.refuse_any(
-                    &[libc::TIOCSTI as u32, libc::TIOCLINUX as u32, TIOCSETD],
+                    &[
+                        libc::TIOCSTI as u32,
+                        libc::TIOCLINUX as u32,
+                        TIOCSETD,
+                        BTRFS_IOC_SNAP_CREATE,
+                        BTRFS_IOC_SNAP_CREATE_V2,
+                    ],
                     libc::EPERM,
                 );
             }
@@ -373,6 +379,8 @@ pub const OFFSET_OF_ARCHITECTURE: u32 = 4;
 
 const CLONE_NEWTIME: u32 = 0x80;
 const TIOCSETD: u32 = 0x5423;
+const BTRFS_IOC_SNAP_CREATE: u32 = 0x5000_9401;
+const BTRFS_IOC_SNAP_CREATE_V2: u32 = 0x5000_9417;
 /// The same for folders, of kernels newer than the C library.
 const F_SETDELEG: u32 = 1024 + 16;
 const PER_LINUX32: u32 = 8;
@@ -466,7 +474,13 @@ mod tests {
         let refuse = |number, args, errno| assert_eq!(verdict(number, args), refused(errno));
 
         allow(libc::SYS_ioctl, [0, libc::TCGETS, 0, 0, 0, 0]);
-        for request in [libc::TIOCSTI, libc::TIOCLINUX, u64::from(TIOCSETD)] {
+        for request in [
+            libc::TIOCSTI,
+            libc::TIOCLINUX,
+            u64::from(TIOCSETD),
+            u64::from(BTRFS_IOC_SNAP_CREATE),
+            u64::from(BTRFS_IOC_SNAP_CREATE_V2),
+        ] {
             refuse(libc::SYS_ioctl, [0, request, 0, 0, 0, 0], libc::EPERM);
             refuse(
                 libc::SYS_ioctl,

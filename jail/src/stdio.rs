@@ -30,6 +30,9 @@ pub enum Output {
         limit: Option<u64>,
         /// Whether its beginning and its end are kept on the way, for the record.
         recorded: bool,
+        /// Whether its standard error is: an agent reads why something failed, and sees no
+        /// terminal.
+        heard: bool,
     },
     /// It is kept for the result object; more than the limit is dropped.
     Keep {
@@ -136,7 +139,11 @@ pub fn prepare(output: Output) -> Result<(Streams, Held), Errno> {
             Output::Keep { .. } => Tap::keep(stream)?,
             // What the pty shows is counted there.
             Output::Stream { .. } if is_terminal(own) => return Ok(End::Pty),
-            Output::Stream { recorded: true, .. } if is_open(own) => Tap::pass_on_and_keep(stream)?,
+            Output::Stream {
+                recorded, heard, ..
+            } if (recorded || heard && stream == Stream::Stderr) && is_open(own) => {
+                Tap::pass_on_and_keep(stream)?
+            }
             Output::Stream { limit: Some(_), .. } if is_open(own) => Tap::pass_on(stream)?,
             Output::Stream { .. } => return Ok(End::Inherit),
         };

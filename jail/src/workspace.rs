@@ -25,14 +25,7 @@ pub fn find(named: Option<&Path>, home: &Path) -> Result<Found, Error> {
             path: named.to_owned(),
             error,
         })?,
-        None => {
-            let found = repository(&cwd).unwrap_or(&cwd).to_owned();
-            let real_home = std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned());
-            if let Some(why) = too_wide(&found, &real_home) {
-                return Err(Error::WorkspaceTooWide { path: found, why });
-            }
-            found
-        }
+        None => unnamed(&cwd, home)?,
     };
     if !workspace.is_dir() {
         return Err(Error::Workspace {
@@ -44,16 +37,74 @@ pub fn find(named: Option<&Path>, home: &Path) -> Result<Found, Error> {
     Ok(Found { cwd, workspace })
 }
 
-/// Why a folder is not taken for a project unless it is named: everything in it could be
-/// changed, and every socket in it reached.
+/// Whether a workspace was named that would not have been found.
+pub fn is_said(named: Option<&Path>, home: &Path) -> bool {
+    named.is_some_and(|named| {
+        let cwd = nix::unistd::getcwd().map_err(|errno| Error::Cwd { errno });
+        let found = cwd.and_then(|cwd| unnamed(&cwd, home)).ok();
+        found.is_none() || found != std::fs::canonicalize(named).ok()
+    })
+}
+
+/// The workspace of a folder when none is named.
+fn unnamed(cwd: &Path, home: &Path) -> Result<PathBuf, Error> {
+    let found = repository(cwd).unwrap_or(cwd);
+    let home = std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned());
+    if let Some(why) = too_wide(found, &home) {
+        let path = found.to_owned();
+        return Err(Error::WorkspaceTooWide { path, why });
+    }
+    // A command inside can make a repository, and must not leave a project's rules by that.
+    let above = found.ancestors().skip(1);
+    let of_a_project = above.take_while(|folder| too_wide(folder, &home).is_none());
+    let policy = of_a_project
+        .flat_map(|folder| POLICIES.map(|name| folder.join(name)))
+        .find(|policy| std::fs::symlink_metadata(policy).is_ok());
+    match policy {
+        Some(policy) => Err(Error::PolicyAbove {
+            workspace: found.to_owned(),
+            policy,
+        }),
+        None => Ok(found.to_owned()),
+    }
+}
+
+/// What a project's own policy is called.
+const POLICIES: [&str; 2] = ["sjail.toml", "SANDBOX.md"];
+
+/// Why a folder is not taken for a project unless it is named: everything in it could be read
+/// and changed, and every socket in it reached.
 fn too_wide(found: &Path, home: &Path) -> Option<&'static str> {
     const EVERYBODYS: u32 = 0o1002;
     let mode = std::fs::metadata(found).map_or(0, |folder| folder.mode());
     if home.starts_with(found) {
         return Some("holds your whole home");
     }
-    (mode & EVERYBODYS == EVERYBODYS)
-        .then_some("everybody uses, and where programs of yours keep their sockets")
+    if mode & EVERYBODYS == EVERYBODYS {
+        return Some("everybody uses, and where programs of yours keep their sockets");
+    }
+    is_settings(found, home).then_some("is where programs keep keys and settings of yours")
+}
+
+/// A hidden folder of the home, and what is in it, but for a repository that lies there.
+fn is_settings(found: &Path, home: &Path) -> bool {
+    const KEYS: [&str; 6] = [
+        ".ssh",
+        ".gnupg",
+        ".aws",
+        ".kube",
+        ".docker",
+        ".password-store",
+    ];
+    let first = found
+        .strip_prefix(home)
+        .ok()
+        .and_then(|rest| rest.iter().next());
+    let Some(first) = first.filter(|first| first.as_encoded_bytes().starts_with(b".")) else {
+        return false;
+    };
+    let is_repository = std::fs::symlink_metadata(found.join(".git")).is_ok();
+    !is_repository || KEYS.iter().any(|keys| first == *keys)
 }
 
 /// The folders that sjail keeps its own files in, each with its place in a home where the

@@ -44,10 +44,12 @@ fn base(program: &[u8]) -> Option<&[u8]> {
 pub fn writer<A: AsRef<[u8]>>(argv: &[A]) -> Option<Writer> {
     let (program, args) = argv.split_first()?;
     let name = base(program.as_ref())?;
-    if matches!(name, b"sh" | b"bash" | b"dash")
-        && let [option, rest @ ..] = args
-        && option.as_ref() == b"-c"
-    {
+    if matches!(name, b"sh" | b"bash" | b"dash") {
+        let rest = match args {
+            [own, line, rest @ ..] if own.as_ref() == b"-p" && line.as_ref() == b"-c" => rest,
+            [line, rest @ ..] if line.as_ref() == b"-c" => rest,
+            _ => return None,
+        };
         return match rest {
             [line] => writer(&only_command(line.as_ref())?),
             [end, line] if end.as_ref() == b"--" => writer(&only_command(line.as_ref())?),

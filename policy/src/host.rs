@@ -1,7 +1,7 @@
 //! Names of hosts in the network policy: `example.org`, `*.example.org:443`,
 //! `192.0.2.1:53`, `[2001:db8::1]:443`, `192.0.2.0/24`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -75,6 +75,31 @@ impl HostPattern {
             }
             Host::Name(_) | Host::Below(_) | Host::Any => false,
         }
+    }
+
+    /// The first and the last address, where a range is meant.
+    pub fn range(&self) -> Option<(IpAddr, IpAddr)> {
+        let Host::Range(own, bits) = &self.host else {
+            return None;
+        };
+        Some(match own {
+            IpAddr::V4(own) => {
+                let host = u32::MAX.checked_shr(u32::from(*bits)).unwrap_or(0);
+                let own = u32::from(*own);
+                (
+                    Ipv4Addr::from(own & !host).into(),
+                    Ipv4Addr::from(own | host).into(),
+                )
+            }
+            IpAddr::V6(own) => {
+                let host = u128::MAX.checked_shr(u32::from(*bits)).unwrap_or(0);
+                let own = u128::from(*own);
+                (
+                    Ipv6Addr::from(own & !host).into(),
+                    Ipv6Addr::from(own | host).into(),
+                )
+            }
+        })
     }
 
     /// The one name that is meant, where it is one name.

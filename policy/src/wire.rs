@@ -6,7 +6,10 @@
 //! say, and its socket never enters a jail. The interface files are part of this
 //! module, so that both sides and the introspection answer speak of the same text.
 //!
-//! Pure: framing works on byte buffers, whoever holds the socket moves the bytes.
+//! Framing works on byte buffers, whoever holds the socket moves the bytes.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
 pub mod control;
 pub mod frame;
@@ -23,6 +26,19 @@ pub const PROTOCOL: u32 = 3;
 pub const REQUEST_SOCKET: &str = "request.sock";
 /// The file name of the socket where the owner answers.
 pub const CONTROL_SOCKET: &str = "control.sock";
+
+/// The folder of both sockets: in the session's own, said or not (cron, `su`), or one in /tmp that
+/// is the account's.
+pub fn sockets_folder(runtime: Option<PathBuf>, uid: u32) -> PathBuf {
+    let session = PathBuf::from(format!("/run/user/{uid}"));
+    let is_own = |folder: &PathBuf| {
+        std::fs::symlink_metadata(folder).is_ok_and(|meta| meta.is_dir() && meta.uid() == uid)
+    };
+    match runtime.or(Some(session).filter(is_own)) {
+        Some(folder) => folder.join("sjail"),
+        None => PathBuf::from(format!("/tmp/sjail-{uid}")),
+    }
+}
 
 #[cfg(test)]
 mod tests {

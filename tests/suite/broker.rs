@@ -30,6 +30,7 @@ pub fn suite() -> Vec<Test> {
         a_jailed_peer_is_refused_at_the_control_socket,
         the_outcome_outlives_the_broker,
         sockets_are_taken_over,
+        records_have_one_writer,
         an_exchanged_log_is_noticed,
         a_preview_is_offered_in_place,
         a_changed_policy_is_in_the_log,
@@ -109,6 +110,12 @@ fn an_approval_runs_once_and_only_what_was_seen(scene: &Scene) -> Verdict {
     desk.sjail(["run", "--approval", "cmd_000000"])?
         .exits(77)?
         .stderr_has("no approval")?;
+    // Nobody is surprised by a yes to what was there before.
+    let id = desk.ask("rm -rf later")?;
+    desk.sjail(["queue", "approve", &id])?.succeeds()?;
+    desk.sjail(["run", "--no-wait", "-c", "rm -rf later"])?
+        .succeeds()?
+        .stderr_has(&format!("approved before and runs once: {id}"))?;
 
     // A script that changes after somebody has read it.
     scene.script("job.sh", "#!/bin/sh\nrm -rf build\n")?;
@@ -419,6 +426,26 @@ fn sockets_are_taken_over(scene: &Scene) -> Verdict {
     // systemd's sockets stay for the next time.
     assert!(desk.socket("request.sock").exists());
     fs::remove_file(desk.socket("control.sock"))?;
+    Ok(())
+}
+
+/// Another runtime folder is another place for sockets, and the same place for the log.
+fn records_have_one_writer(scene: &Scene) -> Verdict {
+    let desk = Desk::at(scene);
+    desk.sjail(["run", "--", "true"])?.succeeds()?;
+    let other = scene.scratch().join("other-runtime");
+    fs::create_dir(&other)?;
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o700))?;
+    scene
+        .sjail(["run", "--", "true"])
+        .env("XDG_RUNTIME_DIR", &other)
+        .output()?
+        .exits(125)?
+        .stderr_has("another broker of yours keeps the records")?;
+    desk.sjail(["run", "--", "true"])?
+        .succeeds()?
+        .lacks("not in the audit log")?;
+    desk.sjail(["audit", "verify"])?.succeeds()?;
     Ok(())
 }
 

@@ -15,6 +15,7 @@ pub fn suite() -> Vec<Test> {
         what_waited_until_its_time_was_up,
         a_command_that_succeeds_is_told_nothing,
         one_line_at_the_terminal,
+        an_agent_is_told_without_a_terminal,
     ]
 }
 
@@ -36,6 +37,20 @@ fn what_waited_until_its_time_was_up(scene: &Scene) -> Verdict {
     let words = ["--json", "--timeout", "1s", "--", "sleep", "60"];
     let slow = scene.run(words).output()?.json()?;
     assert_eq!(slow["denials"], serde_json::json!([]), "{slow}");
+    Ok(())
+}
+
+/// It runs lines with pipes, and reads what they say.
+fn an_agent_is_told_without_a_terminal(scene: &Scene) -> Verdict {
+    let file = scene.outside_file("data", "x")?;
+    let run = |flags: &[&str]| {
+        let call = scene.run(flags.iter().copied()).args(["--", "cat"]);
+        call.args([&file]).output()
+    };
+    run(&["--agent", "claude-code"])?
+        .exits(1)?
+        .stderr_has("No such file")?
+        .stderr_has("is on the host but not in the jail")?;
     Ok(())
 }
 

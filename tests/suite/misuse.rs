@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
 
 use sjail_tests::{Identity, Output, Scene, Stop, Test, Verdict, ensure, tests};
 
@@ -40,6 +41,10 @@ pub fn suite() -> Vec<Test> {
         no_home,
         no_environment_at_all,
         the_roots_of_everything_need_to_be_said_aloud,
+        what_everybody_uses_needs_to_be_said_aloud,
+        keys_and_settings_need_to_be_said_aloud,
+        a_policy_above_is_not_left_by_a_repository,
+        help_for_a_command,
         missing_path_to_show,
         umask_of_the_caller,
     ];
@@ -483,6 +488,69 @@ fn no_environment_at_all(scene: &Scene) -> Verdict {
 }
 
 /// `/`, the home and what is above it are no workspaces by accident.
+/// Programs keep their sockets there.
+fn what_everybody_uses_needs_to_be_said_aloud(scene: &Scene) -> Verdict {
+    let shared = scene.outside().join("shared");
+    fs::create_dir_all(shared.join("own"))?;
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777))?;
+    let run = |folder: &Path| scene.run(["--", "true"]).cwd(folder).output();
+    refused(&run(&shared)?, 125, "which everybody uses")?;
+    run(&shared.join("own"))?.succeeds()?;
+    let named = shared.display().to_string();
+    let said = scene.run(["--workspace", &named, "--", "true"]);
+    said.cwd(&shared).output()?.succeeds()?;
+    Ok(())
+}
+
+fn keys_and_settings_need_to_be_said_aloud(scene: &Scene) -> Verdict {
+    scene.home_file(".ssh/id_rsa", "key")?;
+    scene.home_file(".config/tool/token", "token")?;
+    scene.home_file(".dots/.git/HEAD", "ref: refs/heads/main\n")?;
+    let run = |folder: &str| {
+        let folder = scene.home().join(folder);
+        scene.run(["--", "ls"]).cwd(folder).output()
+    };
+    for folder in [".ssh", ".config", ".config/tool"] {
+        refused(&run(folder)?, 125, "keep keys and settings")?.lacks("id_rsa")?;
+    }
+    run(".dots")?.succeeds()?;
+    Ok(())
+}
+
+/// A command inside can make a repository of any folder.
+fn a_policy_above_is_not_left_by_a_repository(scene: &Scene) -> Verdict {
+    scene.needs(&["git"])?;
+    scene.file("sjail.toml", "[filesystem]\ndeny = [\"**/.env\"]\n")?;
+    scene.file("data/.env", "secret")?;
+    let work = scene.workspace();
+    let sub = work.join("data");
+    scene
+        .run(["--", "git", "init", "-q", "data"])
+        .output()?
+        .succeeds()?;
+    let plain = scene.run(["--", "cat", ".env"]).cwd(&sub).output()?;
+    refused(&plain, 125, "sjail.toml above it does not hold")?.lacks("secret")?;
+    let named = work.display().to_string();
+    let said = scene.run(["--workspace", &named, "--", "cat", ".env"]);
+    let said = said.cwd(&sub).output()?;
+    said.exits(1)?.lacks("secret")?;
+    Ok(())
+}
+
+fn help_for_a_command(scene: &Scene) -> Verdict {
+    scene
+        .sjail(["help", "run"])
+        .output()?
+        .succeeds()?
+        .stdout_has("--no-wait")?;
+    refused(
+        &scene.sjail(["help", "nonsense"]).output()?,
+        125,
+        "there is no command",
+    )?;
+    Ok(())
+}
+
 fn the_roots_of_everything_need_to_be_said_aloud(scene: &Scene) -> Verdict {
     for folder in [scene.home(), scene.scratch().to_path_buf(), "/".into()] {
         refused(

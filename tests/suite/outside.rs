@@ -84,6 +84,17 @@ fn what_needs_no_answer_runs_at_once(scene: &Scene) -> Verdict {
         echo no | $1 run -- cat -; echo $?\n";
     let ran = agent(scene, "claude", script)?.output()?;
     ran.succeeds()?.stdout_is("seen\n0\n")?;
+    // A variable can make another program of the same words.
+    desk.sjail([
+        "run",
+        "--no-wait",
+        "--env",
+        "A=b",
+        "--",
+        "cat",
+        "/etc/hostname",
+    ])?
+    .exits(75)?;
     let long: serde_json::Value = serde_json::from_str(&scene.read("long.json")?)?;
     assert_eq!(long["truncated"], true);
     assert_eq!(long["stdout"].as_str().map(str::len), Some(64 << 10));

@@ -110,6 +110,10 @@ fn act(name: &str, input: &Value) -> Result<(Option<&'static str>, Act), String>
         let mut said: Option<(&str, &Value)> = None;
         for name in given {
             let value = &input[*name];
+            // Some would take it for the end.
+            if value.as_str().is_some_and(|text| text.contains('\0')) {
+                return Err(format!("`{name}` has a NUL in it"));
+            }
             match said {
                 Some((first, other)) if other != value => {
                     return Err(format!("`{first}` and `{name}` say different things"));
@@ -359,6 +363,7 @@ mod tests {
             r#"{"cwd":"/w","tool_name":"NotebookEdit","tool_input":{"file_path":"a","notebook_path":"b"}}"#,
             r#"{"cwd":"/w","tool_name":"Bash","tool_input":{"command":"ls","workdir":"/a","directory":"/b"}}"#,
             r#"{"tool_name":"Read","tool_input":{}}"#,
+            r#"{"cwd":"/w","tool_name":"Write","tool_input":{"file_path":".envrc\u0000"}}"#,
             r#"{"cwd":"x","tool_name":"Bash","tool_input":{"command":"ls"}}"#,
         ] {
             assert!(read(Agent::ClaudeCode, text.as_bytes()).is_err(), "{text}");

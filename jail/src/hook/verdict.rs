@@ -256,6 +256,7 @@ fn jailed(agent: Agent, question: &Question, judge: &Judge) -> Result<String, St
     if let Some(session) = &question.session {
         words.push(format!("--session={session}"));
     }
+    words.extend(workspace_flag(judge));
     words.push("--no-wait".to_owned());
     let set = judge.loaded.policy.limits();
     // A limit of the policy can be made shorter here, never longer.
@@ -270,6 +271,13 @@ fn jailed(agent: Agent, question: &Question, judge: &Judge) -> Result<String, St
     }
     words.push(format!("-c={line}"));
     Ok(joined(&words))
+}
+
+/// The workspace that was judged: the agent may go elsewhere before it runs the line, and a link
+/// may lead elsewhere by then. Where there is none, the run says why.
+fn workspace_flag(judge: &Judge) -> Option<String> {
+    let workspace = judge.project()?;
+    Some(format!("--workspace={}", workspace.display()))
 }
 
 /// The agent's own line in one that is ours already: this very program, the same agent and
@@ -291,6 +299,7 @@ fn own_line(agent: Agent, question: &Question, judge: &Judge, line: &str) -> Opt
     if let Some(session) = &question.session {
         expected.push(format!("--session={session}"));
     }
+    expected.extend(workspace_flag(judge));
     expected.push("--no-wait".to_owned());
     let rest = flags.strip_prefix(expected.as_slice())?;
     let longest = judge.loaded.policy.limits().timeout;
@@ -337,11 +346,13 @@ mod tests {
             let line = joined(&words);
             own_line(Agent::Cursor, &question(session), &judge, &line)
         };
-        let plain = ["--agent=cursor", "--no-wait", "-c=ls -la"];
+        const PLACE: &str = "--workspace=/w";
+        let plain = ["--agent=cursor", PLACE, "--no-wait", "-c=ls -la"];
         assert_eq!(inner(None, &plain).as_deref(), Some("ls -la"));
         let full = [
             "--agent=cursor",
             "--session=s",
+            PLACE,
             "--no-wait",
             "--timeout=5ms",
             "-c=x; y",
@@ -352,16 +363,18 @@ mod tests {
         assert_eq!(inner(None, &full), None);
         assert_eq!(inner(Some("s"), &plain), None);
         for words in [
-            &["--agent=other", "--no-wait", "-c=ls"][..],
-            &["--agent=cursor", "--no-wait", "--net=host", "-c=ls"],
-            &["--agent=cursor", "--no-wait", "--timeout=x", "-c=ls"],
-            &["--agent=cursor", "--no-wait", "--", "ls"],
-            &["--agent=cursor", "-c=ls"],
+            &["--agent=other", PLACE, "--no-wait", "-c=ls"][..],
+            &["--agent=cursor", PLACE, "--no-wait", "--net=host", "-c=ls"],
+            &["--agent=cursor", PLACE, "--no-wait", "--timeout=x", "-c=ls"],
+            &["--agent=cursor", PLACE, "--no-wait", "--", "ls"],
+            &["--agent=cursor", PLACE, "-c=ls"],
+            &["--agent=cursor", "--no-wait", "-c=ls"],
+            &["--agent=cursor", "--workspace=/other", "--no-wait", "-c=ls"],
         ] {
             assert_eq!(inner(None, words), None, "{words:?}");
         }
         let given = |line: String| own_line(Agent::Cursor, &question(None), &judge, &line);
-        let ours = "run '--agent=cursor' --no-wait";
+        let ours = "run '--agent=cursor' '--workspace=/w' --no-wait";
         for line in [
             format!("{own} {ours} '-c=ls'; ls"),
             format!("{own} {ours} -c=$(ls)"),

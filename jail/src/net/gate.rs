@@ -188,9 +188,21 @@ impl Gate {
     /// Whether the address itself is on the list; `localhost` stands for loopback.
     fn names(&self, address: IpAddr, port: u16) -> bool {
         self.allow.iter().any(|host| {
-            let named = host.names_address(address) || is_loopback(host, address);
-            named && host.means_port(port)
+            let named = host.names_address(address) && !is_swept_up(host, address);
+            (named || is_loopback(host, address)) && host.means_port(port)
         })
+    }
+}
+
+/// Whether a special address only happens to lie in a range of many others: who writes
+/// `0.0.0.0/0` does not mean this machine, and who writes `127.0.0.0/8` does.
+fn is_swept_up(host: &HostPattern, address: IpAddr) -> bool {
+    match (host.range(), address::special(address)) {
+        (None, _) => false,
+        (Some(_), None) => address::is_own(address),
+        (Some((first, last)), kind) => {
+            address::special(first) != kind || address::special(last) != kind
+        }
     }
 }
 
@@ -300,6 +312,40 @@ mod tests {
         let home = IpAddr::from([127, 0, 0, 1]);
         assert_eq!(denied.address(home, 5432), Verdict::Refuse(Why::Denied));
         assert!(denied.forbids(home, 5432).is_some());
+    }
+
+    #[test]
+    fn a_wide_range_means_nobody_special() {
+        let wide = gate(&["0.0.0.0/0", "::/0"], &[], Unlisted::Refuse);
+        assert_eq!(wide.address([203, 0, 113, 7].into(), 443), Verdict::Allow);
+        for text in [
+            "127.0.0.1",
+            "0.0.0.0",
+            "169.254.169.254",
+            "10.0.0.1",
+            "::1",
+            "::ffff:127.0.0.1",
+            "fd00::1",
+        ] {
+            let address: IpAddr = text.parse().unwrap();
+            assert_eq!(
+                wide.address(address, 443),
+                Verdict::Refuse(Why::NoName),
+                "{text}"
+            );
+            assert!(wide.forbids(address, 443).is_some(), "{text}");
+        }
+        let meant = gate(
+            &["127.0.0.0/8", "10.0.0.0/8", "fd00::/8", "169.254.0.0/16"],
+            &[],
+            Unlisted::Refuse,
+        );
+        for text in ["127.0.0.1", "10.9.8.7", "fd00::1", "169.254.1.1"] {
+            let address: IpAddr = text.parse().unwrap();
+            assert_eq!(meant.address(address, 443), Verdict::Allow, "{text}");
+        }
+        // It says so by itself.
+        assert!(meant.forbids([169, 254, 169, 254].into(), 443).is_some());
     }
 
     #[test]

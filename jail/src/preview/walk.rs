@@ -24,6 +24,10 @@ const HASHED: u64 = 64 << 20;
 /// So many folders are kept open, one below the other.
 const OPEN: usize = 64;
 
+/// Folders below this are not looked through: nobody has so many in each other, and the way to
+/// each is walked again.
+const DEEPEST: usize = 512;
+
 /// One place's layer and the host's folder under it.
 pub struct Walk<'a> {
     /// The place's number.
@@ -102,6 +106,9 @@ impl Walk<'_> {
                 None => self.upper.stat(&path)?,
             };
             let found = match new {
+                Some(new) if kind(&new) == Kind::Folder && path.iter().count() > DEEPEST => {
+                    self.too_deep(&path, folder.ground).map(|()| None)?
+                }
                 Some(new) => self.one(&path, &new, folder.ground)?,
                 None => self.too_deep(&path, folder.ground).map(|()| None)?,
             };
@@ -185,12 +192,12 @@ impl Walk<'_> {
         Ok(None)
     }
 
-    /// Deeper than a path can say: it cannot be reached by its name, so it stays behind.
+    /// Deeper than a path can say, or than anybody looks: it stays behind.
     fn too_deep(&mut self, path: &Path, ground: Ground) -> io::Result<()> {
         let mut entry = self.entry(path, Act::Created, Kind::Folder);
         entry.files = 0;
         entry.within = ground == Ground::New;
-        entry.kept_out = Some("lies deeper than a path can be long".to_owned());
+        entry.kept_out = Some("lies too deep to be looked through".to_owned());
         (self.sink)(entry)
     }
 

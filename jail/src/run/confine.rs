@@ -179,6 +179,7 @@ pub(super) fn spawn_and_watch<'a>(
         Output::Stream {
             limit,
             recorded: args.record_output,
+            heard: args.agent.is_some(),
         }
     };
     stdio::check()?;

@@ -334,6 +334,11 @@ impl Reader<'_> {
                 value,
                 "name the program alone, or by its absolute path".to_owned(),
             )),
+            _ if runs_a_value(&words) => Err(self.wrong(
+                key.name(),
+                value,
+                "a shell would run what is filled in, and whoever asks writes that: use \"$SJAIL_SUMMARY\", \"$SJAIL_ID\" and \"$SJAIL_RISK\" in its text".to_owned(),
+            )),
             _ => Ok(words),
         }
     }
@@ -390,4 +395,25 @@ fn is_rule_list(key: Key) -> bool {
         key,
         Key::CommandsAllow | Key::CommandsAsk | Key::CommandsDeny | Key::ElevatedPatterns
     )
+}
+/// Whether something that is filled in would be read as a program by one of the words: in its
+/// text, or in place of it. Behind a script it is an argument.
+fn runs_a_value(words: &[String]) -> bool {
+    const READERS: [&str; 14] = [
+        "sh", "bash", "dash", "zsh", "fish", "ksh", "busybox", "python", "python3", "perl", "ruby",
+        "node", "awk", "ssh",
+    ];
+    const MARKS: [&str; 3] = ["{summary}", "{id}", "{risk}"];
+    let base = |word: &String| word.rsplit('/').next().unwrap_or_default().to_owned();
+    let reads = words
+        .iter()
+        .any(|word| READERS.contains(&base(word).as_str()));
+    let afar = words.iter().any(|word| base(word) == "ssh");
+    let fits = |at: usize, word: &String| {
+        let before = at.checked_sub(1).and_then(|at| words.get(at));
+        let is_text = before.is_some_and(|before| before.starts_with('-') && before != "--");
+        let alone = MARKS.contains(&word.as_str());
+        !MARKS.iter().any(|mark| word.contains(mark)) || alone && !is_text && !afar
+    };
+    reads && !words.iter().enumerate().all(|(at, word)| fits(at, word))
 }

@@ -84,6 +84,34 @@ fn run() -> Run {
 }
 
 #[test]
+fn what_is_filled_in_is_never_a_shells_text() {
+    let told = |words: &str| {
+        let text = format!("[approval]\non_ask = {words}\n");
+        load(&Sources {
+            user: Some(file("/home/u/.config/sjail/policy.toml", &text)),
+            uid: 1000,
+            machine_memory: Some(MACHINE),
+            ..Sources::default()
+        })
+    };
+    for words in [
+        r#"["notify-send", "sjail: {summary}"]"#,
+        r#"["sh", "/usr/local/bin/tell", "{summary}"]"#,
+        r#"["sh", "-c", "echo \"$SJAIL_SUMMARY\""]"#,
+    ] {
+        assert!(told(words).is_ok(), "{words}");
+    }
+    for words in [
+        r#"["sh", "-c", "echo '{summary}'"]"#,
+        r#"["sh", "-c", "{summary}"]"#,
+        r#"["env", "bash", "-c", "mail {id}"]"#,
+        r#"["ssh", "host", "tell", "{summary}"]"#,
+    ] {
+        assert!(told(words).is_err(), "{words}");
+    }
+}
+
+#[test]
 fn without_files_the_profile_holds() {
     let loaded = load(&Sources::default()).unwrap();
     assert_eq!(loaded.policy.profile.value.name, "workspace");

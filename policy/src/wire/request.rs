@@ -63,12 +63,15 @@ impl Typed {
         match self {
             Typed::Argv(argv) => argv.clone(),
             Typed::Line(line) => {
-                let shell = match Path::new("/bin/bash").is_file() {
-                    true => "/bin/bash",
-                    false => "/bin/sh",
+                // `-p`: no variable has a word in what the line does (BASH_ENV, functions).
+                let shell: &[&str] = match Path::new("/bin/bash").is_file() {
+                    true => &["/bin/bash", "-p"],
+                    false => &["/bin/sh"],
                 };
                 // `--`: a line may begin with `-` and is never an option of the shell.
-                vec![shell.into(), "-c".into(), "--".into(), line.clone()]
+                let words = shell.iter().chain(&["-c", "--"]);
+                let words = words.map(|word| ByteString::from(*word));
+                words.chain([line.clone()]).collect()
             }
         }
     }

@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use sjail_tests::attack::files::CANARY;
-use sjail_tests::{Identity, Scene, Stop, Test, Verdict};
+use sjail_tests::{Identity, Scene, Stop, Test, Verdict, ensure};
 
 use super::attempt::{Control, Plan, attempt, is_held, plain};
 
@@ -191,6 +191,7 @@ fn descriptors() -> Vec<Test> {
         Test::new("b13_climb_from_standard_input", |scene| {
             stdin_folder(scene, &["read-below", "0", "../outside/secret"])
         }),
+        Test::new("b13_the_mode_of_standard_input", stdin_mode),
         attempt("b15_open_by_handle", Control::Root, |scene| {
             let secret = scene.outside_file("secret", CANARY)?;
             let below_root = secret.display().to_string();
@@ -559,13 +560,33 @@ fn stdin_folder(scene: &Scene, words: &[&str]) -> Verdict {
     };
     let words = words.join(" ");
     let sjail = scene.program("sjail");
-    is_held(&with_folder(format!(
+    let jailed = with_folder(format!(
         "{} run --no-broker -- {} {words}",
         sjail.display(),
         attacker.display()
-    ))?)?;
+    ))?;
+    jailed
+        .exits(125)?
+        .stderr_has("standard input is a folder")?
+        .lacks("OUT")?;
     with_folder(format!("{} {words}", attacker.display()))?.stdout_has("OUT")?;
     Ok(())
+}
+
+/// Whoever owns a file may change its mode by a descriptor of it; that does not outlast the run.
+fn stdin_mode(scene: &Scene) -> Verdict {
+    let secret = scene.outside_file("secret", CANARY)?;
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600))?;
+    let line = "exec \"$0\" run --no-broker -- chmod 0640 /proc/self/fd/0 <\"$1\"";
+    let ran = scene
+        .host("sh")
+        .args(["-c", line])
+        .args([scene.program("sjail"), secret.clone()])
+        .output()?;
+    ran.succeeds()?
+        .stderr_has("changed the mode of what it was given as standard input; 0600 is back")?;
+    let mode = fs::metadata(&secret)?.permissions().mode() & 0o7777;
+    ensure(mode == 0o600, || format!("{mode:o}"))
 }
 
 /// A link that points at something harmless when the jail starts.

@@ -407,7 +407,7 @@ open('last', 'w').write('x')
     let committed = verb(scene, &["commit", &id])?;
     committed
         .succeeds()?
-        .stderr_has("lies deeper than a path can be long")?;
+        .stderr_has("lies too deep to be looked through")?;
     ensure(exists(&scene.workspace().join("beside")), || "beside")?;
     ensure(exists(&scene.workspace().join("dd/dd/dd")), || "dd")?;
     verb(scene, &["undo", &id])?.succeeds()?;
