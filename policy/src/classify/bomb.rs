@@ -1,60 +1,91 @@
-//! Functions that start themselves again and again beside themselves.
+//! Functions that start themselves again and again beside themselves, and loops without an end
+//! that never wait for what they start.
 
-use crate::shell::ast::{Command, CommandKind, Ending, Script};
+use crate::shell::ast::{Command, CommandKind, Ending, Script, While};
+
+/// Commands that wait, or leave a loop.
+const PATIENT: &[&[u8]] = &[b"wait", b"sleep", b"read", b"break", b"exit", b"return"];
 
 /// Whether the function calls itself in a pipeline or in the background.
 pub(crate) fn is_bomb(name: &str, body: &Command) -> bool {
-    in_command(name.as_bytes(), body, false)
+    let mut found = false;
+    in_command(body, false, &mut |called, beside| {
+        found |= beside && called == Some(name.as_bytes());
+    });
+    found
 }
 
-fn in_script(name: &[u8], script: &Script, beside: bool) -> bool {
+/// Whether a loop has no end, and each time starts something in the background.
+pub(crate) fn is_endless(repeat: &While) -> bool {
+    let mut endless = true;
+    in_script(&repeat.condition, false, &mut |called, beside| {
+        endless &= !beside && matches!(called, Some(b":" | b"true"));
+    });
+    let mut waits = false;
+    in_script(&repeat.body, false, &mut |called, _| {
+        waits |= called.is_some_and(|name| PATIENT.contains(&name));
+    });
+    endless && !waits && in_background(&repeat.body)
+}
+
+/// Whether anything in a script is not waited for.
+fn in_background(script: &Script) -> bool {
     script.lists.iter().any(|list| {
-        let beside = beside || list.ending == Ending::Background;
-        list.pipelines().any(|pipeline| {
-            let beside = beside || pipeline.commands.len() > 1;
-            pipeline
-                .commands
-                .iter()
-                .any(|command| in_command(name, command, beside))
-        })
+        let mut commands = list.pipelines().flat_map(|pipeline| &pipeline.commands);
+        list.ending == Ending::Background
+            || commands.any(|command| match &command.kind {
+                CommandKind::Subshell(script) | CommandKind::Group(script) => in_background(script),
+                CommandKind::For(each) => in_background(&each.body),
+                _ => false,
+            })
     })
 }
 
-fn in_command(name: &[u8], command: &Command, beside: bool) -> bool {
+/// What is told of each simple command: its name, and whether it runs beside others.
+type See<'s> = &'s mut dyn FnMut(Option<&[u8]>, bool);
+
+fn in_script(script: &Script, beside: bool, see: See<'_>) {
+    for list in &script.lists {
+        let beside = beside || list.ending == Ending::Background;
+        for pipeline in list.pipelines() {
+            let beside = beside || pipeline.commands.len() > 1;
+            for command in &pipeline.commands {
+                in_command(command, beside, see);
+            }
+        }
+    }
+}
+
+fn in_command(command: &Command, beside: bool, see: See<'_>) {
     match &command.kind {
         CommandKind::Simple(simple) => {
-            beside
-                && simple
-                    .words
-                    .first()
-                    .and_then(|word| word.literal())
-                    .as_deref()
-                    == Some(name)
+            let name = simple.words.first().and_then(|word| word.literal());
+            see(name.as_deref(), beside);
         }
         CommandKind::Subshell(script) | CommandKind::Group(script) => {
-            in_script(name, script, beside)
+            in_script(script, beside, see);
         }
         CommandKind::If(choice) => {
-            choice
-                .branches
-                .iter()
-                .any(|(one, two)| in_script(name, one, beside) || in_script(name, two, beside))
-                || choice
-                    .otherwise
-                    .as_ref()
-                    .is_some_and(|script| in_script(name, script, beside))
+            for (condition, then) in &choice.branches {
+                in_script(condition, beside, see);
+                in_script(then, beside, see);
+            }
+            if let Some(script) = &choice.otherwise {
+                in_script(script, beside, see);
+            }
         }
-        CommandKind::While(repeat) => in_script(name, &repeat.body, beside),
-        CommandKind::For(each) => in_script(name, &each.body, beside),
-        CommandKind::ArithmeticFor(each) => in_script(name, &each.body, beside),
-        CommandKind::Case(case) => case
-            .arms
-            .iter()
-            .any(|arm| in_script(name, &arm.body, beside)),
-        CommandKind::Coprocess(coprocess) => in_command(name, &coprocess.body, true),
+        CommandKind::While(repeat) => in_script(&repeat.body, beside, see),
+        CommandKind::For(each) => in_script(&each.body, beside, see),
+        CommandKind::ArithmeticFor(each) => in_script(&each.body, beside, see),
+        CommandKind::Case(case) => {
+            for arm in &case.arms {
+                in_script(&arm.body, beside, see);
+            }
+        }
+        CommandKind::Coprocess(coprocess) => in_command(&coprocess.body, true, see),
         CommandKind::Function(_)
         | CommandKind::Arithmetic(_)
         | CommandKind::Test(_)
-        | CommandKind::Opaque(_) => false,
+        | CommandKind::Opaque(_) => {}
     }
 }

@@ -18,7 +18,7 @@ impl Judge<'_> {
     pub(super) fn define(&mut self, name: &[u8], body: &Command, state: &mut State, call: &Call) {
         let name = String::from_utf8_lossy(name).into_owned();
         if super::bomb::is_bomb(&name, body) {
-            self.bomb(call);
+            self.bomb(call, Risk::Critical);
         }
         let function = Function {
             body: Rc::new(body.clone()),
@@ -33,10 +33,10 @@ impl Judge<'_> {
         }
     }
 
-    fn bomb(&mut self, call: &Call) {
+    pub(super) fn bomb(&mut self, call: &Call, risk: Risk) {
         let index = self.reserve(call, &Program::default());
         let mut draft = Draft::new(Program::default());
-        draft.effect(Action::SystemChange, Risk::Critical, "Fork bomb", call.span);
+        draft.effect(Action::SystemChange, risk, "Fork bomb", call.span);
         self.complete(index, draft);
     }
 

@@ -6,6 +6,7 @@ use super::assigned::{assigned, assigned_by, called, moves_arguments};
 use super::flow::{Flow, Sources};
 use super::judge::{Call, Judge, Tie};
 use super::state::{Cwd, State};
+use crate::risk::Risk;
 use crate::shell::ast::Test;
 use crate::shell::ast::{Case, For, If, While};
 use crate::shell::fold::{Completeness, Value};
@@ -298,6 +299,9 @@ impl Judge<'_> {
     }
 
     fn repeat(&mut self, repeat: &While, state: &mut State, call: &Call) -> Flow {
+        if super::bomb::is_endless(repeat) {
+            self.bomb(call, Risk::Dangerous);
+        }
         self.widen(&repeat.condition, state);
         self.widen(&repeat.body, state);
         let flow = self.script(&repeat.condition, state, call);

@@ -4,10 +4,14 @@
 //! is not found is `normal`; the jail holds it.
 
 mod awk;
+mod bare;
 mod carried;
+mod files;
+mod homes;
 mod imports;
 mod literals;
 mod pairs;
+mod together;
 
 use std::borrow::Cow;
 
@@ -17,14 +21,14 @@ use super::script;
 use crate::classify::draft::Draft;
 use crate::classify::flow::Sources;
 use crate::classify::given::Given;
-use crate::classify::harm::{self, Touch};
 use crate::classify::judge::{Call, Judge};
 use crate::classify::state::State;
-use crate::effect::{Action, Place};
+use crate::effect::Action;
 use crate::risk::Risk;
 use crate::shell::decode;
 use literals::{Words, literals};
 use pairs::Pairs;
+use together::is_outside;
 
 /// More calls than this in one source are not looked at one by one.
 const MAX_CALLS: usize = 64;
@@ -130,19 +134,19 @@ pub(crate) fn judge_parts(
         Language::Awk => awk::look(judge, state, call, draft, source),
         _ => {}
     }
-    let renamed;
-    let source = match language {
-        Language::Python | Language::JavaScript => {
-            match imports::whole_names(&source.text, language) {
-                Cow::Owned(text) => {
-                    renamed = source.part(&text);
-                    &renamed
-                }
-                Cow::Borrowed(_) => source,
-            }
-        }
-        _ => source,
+    let whole = match language {
+        Language::Python | Language::JavaScript => imports::whole_names(&source.text, language),
+        _ => Cow::Borrowed(source.text.as_str()),
     };
+    let rewritten = match homes::as_literals(&whole, language) {
+        Cow::Owned(text) => Some(text),
+        Cow::Borrowed(_) => match whole {
+            Cow::Owned(text) => Some(text),
+            Cow::Borrowed(_) => None,
+        },
+    };
+    let rewritten = rewritten.map(|text| source.part(&text));
+    let source = rewritten.as_ref().unwrap_or(source);
     let mut look = Look {
         judge,
         state,
@@ -151,6 +155,7 @@ pub(crate) fn judge_parts(
         source,
         language,
         calls: 0,
+        in_background: false,
     };
     look.through();
 }
@@ -179,124 +184,74 @@ struct Look<'l, 'c> {
     source: &'l Given,
     language: Language,
     calls: usize,
+    /// Whether a call starts something in the background.
+    in_background: bool,
+}
+
+/// What a source holds.
+struct Found {
+    anywhere: Vec<Means>,
+    /// What stands outside of texts and comments, too.
+    outside: Vec<Means>,
+    /// The source without texts and comments.
+    bare: Vec<u8>,
+}
+
+impl Found {
+    fn note(&mut self, means: Means, outside: bool) {
+        if !self.anywhere.contains(&means) {
+            self.anywhere.push(means);
+        }
+        if outside && !self.outside.contains(&means) {
+            self.outside.push(means);
+        }
+    }
 }
 
 impl Look<'_, '_> {
     fn through(&mut self) {
         let text = self.source.text.as_str();
         let pairs = Pairs::of(text);
-        let mut seen: Vec<Means> = Vec::new();
-        for code in &CODE {
-            if !self.speaks(code) {
-                continue;
-            }
+        let mut found = Found {
+            anywhere: Vec::new(),
+            outside: Vec::new(),
+            bare: bare::bare(text, self.language),
+        };
+        let looked_for = CODE.iter().filter(|code| code.means != Means::Home);
+        let language = self.language;
+        for code in looked_for.filter(|code| speaks(language, code)) {
             for pattern in &code.text {
                 let pattern = pattern.get();
-                if pattern == "`" && self.language == Language::Other {
+                if pattern == "`" && language == Language::Other {
                     // A plain text in most of them.
                     continue;
                 }
                 if !pairs.may_hold(pattern) {
                     continue;
                 }
-                let mut found = text.match_indices(pattern);
-                if !found.any(|(at, _)| !continues_a_word(text, at, pattern)) {
+                let mut calls = text
+                    .match_indices(pattern)
+                    .filter(|(at, _)| is_call(text, *at, pattern, code.means))
+                    .peekable();
+                if calls.peek().is_none() {
                     continue;
                 }
-                if !seen.contains(&code.means) {
-                    seen.push(code.means);
+                let outside = calls.any(|(at, _)| is_outside(&found.bare, at, pattern));
+                if !(language == Language::JavaScript && matches_texts(text, pattern)) {
+                    found.note(code.means, outside);
                 }
                 self.occurrences(code.means, pattern);
             }
         }
-        self.together(&seen);
-        self.carried(&seen);
-    }
-
-    fn speaks(&self, code: &Code) -> bool {
-        code.languages.contains(&self.language)
-            || (self.language == Language::Other && !code.languages.contains(&Language::Awk))
-    }
-
-    /// What only the combination gives away.
-    fn together(&mut self, seen: &[Means]) {
-        let has = |means: Means| seen.contains(&means);
-        let text = self.source.text.as_str();
-        // Scripts for tests talk to servers they start; a line for a reverse shell is short,
-        // and in some languages nobody writes anything else on a command line.
-        let terse = matches!(
-            self.language,
-            Language::Perl
-                | Language::Ruby
-                | Language::Lua
-                | Language::Php
-                | Language::Awk
-                | Language::Other
-        );
-        let short = text.lines().count() <= if terse { 25 } else { 3 };
-        let shell = [
-            "/bin/sh",
-            "/bin/bash",
-            "sh -i",
-            "bash -i",
-            "cmd.exe",
-            "powershell",
-        ]
-        .iter()
-        .any(|name| text.contains(name));
-        let starts = has(Means::Shell) || has(Means::Argv);
-        let tied = has(Means::Attach) || (shell && starts);
-        if has(Means::Socket) && (tied || (short && (starts || has(Means::Evaluate)))) {
-            self.effect(
-                Action::Network { host: None },
-                Risk::Critical,
-                "Connects a shell to the network",
-            );
-        }
-        let evaluates = has(Means::Evaluate) && (has(Means::Network) || has(Means::Decode));
-        for line in text.lines().filter(|_| evaluates) {
-            let on = |means: Means| self.line_has(line, means);
-            if on(Means::Evaluate) && on(Means::Network) {
-                self.effect(Action::Opaque, Risk::Critical, "Runs code from the network");
-                break;
-            }
-            if on(Means::Evaluate) && on(Means::Decode) {
-                self.effect(Action::Opaque, Risk::Dangerous, "Runs decoded text");
-                break;
-            }
-        }
-        if has(Means::Socket) && self.language == Language::PowerShell {
-            let says = "Opens a raw network connection";
-            self.effect(Action::Network { host: None }, Risk::Dangerous, says);
-        }
-        if has(Means::Privilege) {
-            self.effect(Action::Privilege, Risk::Dangerous, "Changes its own rights");
-        }
-        if has(Means::Environment) && (has(Means::Network) || has(Means::Socket)) {
-            let says = "Sends keys or passwords away";
-            self.effect(Action::Publishes, Risk::Dangerous, says);
-        }
-        if has(Means::Network) || has(Means::Socket) {
-            self.effect(Action::Network { host: None }, Risk::Normal, "");
-        }
-    }
-
-    fn line_has(&self, line: &str, means: Means) -> bool {
-        CODE.iter()
-            .filter(|code| code.means == means && self.speaks(code))
-            .flat_map(|code| &code.text)
-            .any(|pattern| {
-                let pattern = pattern.get();
-                line.match_indices(pattern)
-                    .any(|(at, _)| !continues_a_word(line, at, pattern))
-            })
+        self.together(&found);
+        self.carried(&found);
     }
 
     /// Looks at each call of a kind and its literal arguments.
     fn occurrences(&mut self, means: Means, pattern: &str) {
         let text = self.source.text.as_str();
         for (at, _) in text.match_indices(pattern) {
-            if continues_a_word(text, at, pattern) {
+            if !is_call(text, at, pattern, means) {
                 continue;
             }
             self.calls += 1;
@@ -311,7 +266,11 @@ impl Look<'_, '_> {
             }
             let words = literals(&rest[..end], quote);
             let means = match (means, self.language) {
-                (Means::Delete, Language::R) if is_recursive(&rest[..end]) => Means::DeleteTree,
+                (Means::Delete, Language::R | Language::JavaScript | Language::Other)
+                    if is_recursive(&rest[..end]) =>
+                {
+                    Means::DeleteTree
+                }
                 _ => means,
             };
             self.occurrence(means, &words);
@@ -325,26 +284,16 @@ impl Look<'_, '_> {
                 [one] if !words.is_list => self.run_text(one, words.complete),
                 _ => self.run_words(words),
             },
-            Means::DeleteTree => match words.list.first() {
-                Some(path) => self.path(Touch::DeleteTree, path),
-                None => self.effect(Action::Discards, Risk::Dangerous, "Recursive deletion"),
-            },
-            Means::Delete => {
-                if let Some(path) = words.list.first() {
-                    self.path(Touch::Delete, path);
-                }
-            }
-            Means::Write if self.language == Language::Perl && self.opens_pipe(words) => {}
-            Means::Write => {
-                if let Some(path) = words.written(self.language) {
-                    self.path(Touch::Write, path);
-                }
-            }
-            Means::Read => {
-                if let Some(path) = words.list.first() {
-                    self.path(Touch::Read, path);
-                }
-            }
+            Means::Open if self.language == Language::Perl && self.opens_pipe(words) => {}
+            Means::Open
+            | Means::Write
+            | Means::Read
+            | Means::Copy
+            | Means::Move
+            | Means::Attributes
+            | Means::Path
+            | Means::Delete
+            | Means::DeleteTree => self.file(means, words),
             Means::Drop => {
                 self.effect(
                     Action::Discards,
@@ -365,6 +314,9 @@ impl Look<'_, '_> {
             | Means::Decode
             | Means::Evaluate
             | Means::Environment
+            | Means::Home
+            | Means::Fork
+            | Means::Forever
             | Means::Privilege => {}
         }
     }
@@ -387,6 +339,8 @@ impl Look<'_, '_> {
     }
 
     fn run_text(&mut self, text: &str, complete: bool) {
+        let line = text.trim_end();
+        self.in_background |= line.ends_with('&') && !line.ends_with("&&");
         let mut inner = self.call.with_args(Vec::new(), &self.draft.program.name);
         inner.stdin = Default::default();
         let source = if complete {
@@ -415,28 +369,21 @@ impl Look<'_, '_> {
             .isolated(self.state, |judge, state| judge.invoke(state, &inner));
     }
 
-    fn path(&mut self, touch: Touch, path: &str) {
-        let expanded = path.replace("{home}", &self.judge.context.home);
-        let given = Given {
-            glob: touch == Touch::DeleteTree && expanded.contains('*'),
-            ..Given::known(home(&expanded, &self.judge.context.home), self.source.span)
-        };
-        let target = self.judge.target(&given, &self.state.cwd);
-        if touch == Touch::Read && target.place != Place::Secret {
-            return;
-        }
-        harm::touch(self.draft, touch, &given, target);
-    }
-
     fn effect(&mut self, action: Action, risk: Risk, says: &'static str) {
         self.draft.effect(action, risk, says, self.source.span);
     }
 }
 
-/// Whether R is told to take whole folders.
+/// Whether a language's sources are looked through for an entry.
+fn speaks(language: Language, code: &Code) -> bool {
+    code.languages.contains(&language)
+        || (language == Language::Other && !code.languages.contains(&Language::Awk))
+}
+
+/// Whether the call is told to take whole folders.
 fn is_recursive(arguments: &str) -> bool {
     let call = arguments.split(')').next().unwrap_or_default();
-    call.contains("recursive") && !call.contains("FALSE")
+    call.contains("recursive") && !call.contains("FALSE") && !call.contains("false")
 }
 
 /// What ends the text that a pattern begins: a quote, or the bracket of `qx(…)` and `%x{…}`.
@@ -453,20 +400,26 @@ fn closing(pattern: &str) -> Option<char> {
     }
 }
 
-/// `~` as languages' own functions expand it.
-fn home(path: &str, home: &str) -> String {
-    match path.strip_prefix("~") {
-        Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{home}{rest}"),
-        _ => path.to_owned(),
+/// `mysystem(` is not `system(`, and `json.load(` evaluates nothing.
+fn is_call(text: &str, at: usize, pattern: &str, means: Means) -> bool {
+    let before = text[..at].chars().next_back().unwrap_or(' ');
+    let starts_word = pattern.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    if starts_word && (before.is_ascii_alphanumeric() || before == '_') {
+        return false;
     }
+    if means != Means::Evaluate {
+        return true;
+    }
+    let name = pattern.trim_end_matches(['(', ' ']);
+    let plain = name.bytes().all(|byte| byte.is_ascii_alphabetic());
+    // Perl's `eval {` catches what its block throws.
+    let block = pattern == "eval " && text[at + pattern.len()..].starts_with('{');
+    !(block || plain && before == '.')
 }
 
-/// `mysystem(` is not `system(`.
-fn continues_a_word(text: &str, at: usize, pattern: &str) -> bool {
-    let starts_word = pattern.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
-    starts_word
-        && text[..at]
-            .chars()
-            .next_back()
-            .is_some_and(|c| c.is_ascii_alphanumeric() || c == '_')
+/// Whether a call is JavaScript's for regular expressions: `/re/.exec(text)` where nothing starts
+/// programs.
+fn matches_texts(text: &str, pattern: &str) -> bool {
+    let starting = ["child_process", "shelljs", "execa", "zx"];
+    matches!(pattern, ".exec(" | "exec(") && !starting.iter().any(|name| text.contains(name))
 }

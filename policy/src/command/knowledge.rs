@@ -331,10 +331,26 @@ pub(crate) enum Means {
     Delete,
     /// Removes a tree.
     DeleteTree,
+    /// Opens a file; the mode says whether it is written.
+    Open,
     /// Writes a file.
     Write,
     /// Reads a file.
     Read,
+    /// Makes one file out of another, or a link to it.
+    Copy,
+    /// Gives a file another name.
+    Move,
+    /// Changes the rights or the owner of a file.
+    Attributes,
+    /// A path as an object; what is called on it says what happens to it.
+    Path,
+    /// The home folder.
+    Home,
+    /// Makes a copy of the process.
+    Fork,
+    /// Goes on without an end.
+    Forever,
     /// Changes rights.
     Privilege,
     /// Destroys data in a database.

@@ -2,7 +2,7 @@
 //! somewhere as text.
 
 use super::literals::quoted;
-use super::{Look, Means};
+use super::{Found, Look, Means};
 use crate::classify::given::Given;
 use crate::classify::state::State;
 use crate::command::knowledge;
@@ -16,47 +16,51 @@ const MAX_TEXTS: usize = 32;
 /// What stands between two words of one command: `", "`, `",{args:["`.
 const MAX_GAP: usize = 9;
 
-/// Words without which a source starts nothing.
-const STARTING: &[&str] = &[
-    "subprocess",
-    "system",
-    "popen",
-    "exec",
-    "spawn",
-    "Command",
-    "execute",
-    "child_process",
+/// Words without which a source starts nothing; the last ones call what a text names.
+const STARTING: &[&[u8]] = &[
+    b"system",
+    b"popen",
+    b"exec",
+    b"spawn",
+    b"Command",
+    b"run-program",
+    b"sys.process",
+    b"getattr(",
+    b"__import__(",
+    b"](",
 ];
+
+/// Modules that start programs: some languages name them in a text.
+const MODULES: &[&str] = &["subprocess", "child_process"];
 
 impl Look<'_, '_> {
     /// A command among the texts, in a source that starts programs: only the gravest counts,
     /// because prose mentions commands, too.
-    pub(super) fn carried(&mut self, seen: &[Means]) {
+    pub(super) fn carried(&mut self, found: &Found) {
         let text = self.source.text.as_str();
-        let starts = [Means::Shell, Means::Argv, Means::Evaluate];
-        if text.len() > MAX_SOURCE
-            || !starts.iter().any(|means| seen.contains(means))
-                && !STARTING.iter().any(|word| text.contains(word))
-        {
+        if text.len() > MAX_SOURCE || !found.starts(text) {
             return;
         }
         let mut group: Vec<String> = Vec::new();
-        let mut joined = true;
+        // Texts that `+` makes one.
+        let mut sums: Vec<String> = Vec::new();
         for (gap, word) in texts(text) {
             let apart = gap.len() > MAX_GAP || gap.contains([';', '\n', '|']);
             if apart {
-                self.group(&group, joined);
+                self.group(&group, &sums);
                 group.clear();
-                joined = true;
-            } else if !group.is_empty() {
-                joined &= gap.trim() == "+" || gap.trim() == ".";
+                sums.clear();
+            }
+            match sums.last_mut().filter(|_| matches!(gap.trim(), "+" | ".")) {
+                Some(sum) => sum.push_str(&word),
+                None => sums.push(word.clone()),
             }
             group.push(word);
         }
-        self.group(&group, joined);
+        self.group(&group, &sums);
     }
 
-    fn group(&mut self, words: &[String], joined: bool) {
+    fn group(&mut self, words: &[String], sums: &[String]) {
         let Some(first) = words.first() else {
             return;
         };
@@ -64,16 +68,14 @@ impl Look<'_, '_> {
         let mut call = self.call.with_args(Vec::new(), &self.draft.program.name);
         call.stdin = Default::default();
         let cwd = self.state.cwd.clone();
-        let mut lines: Vec<String> = words.to_vec();
-        if joined && words.len() > 1 {
-            lines.push(words.concat());
-        }
+        let mut lines: Vec<&String> = words.iter().collect();
+        lines.extend(sums.iter().filter(|sum| !words.contains(sum)));
         lines.retain(|line| may_be_grave(line));
         let mut worst = Risk::Safe;
         for line in lines {
             worst = worst.max(self.judge.aside(|judge| {
                 let mut state = State::new(cwd.clone());
-                judge.text(&line, &mut state, &call, span);
+                judge.text(line, &mut state, &call, span);
             }));
         }
         let program = first.rsplit('/').next().unwrap_or_default();
@@ -97,6 +99,18 @@ impl Look<'_, '_> {
                 "Carries a grave command",
             );
         }
+    }
+}
+
+impl Found {
+    /// Whether the source may start a program.
+    fn starts(&self, text: &str) -> bool {
+        let calls = [Means::Shell, Means::Argv, Means::Evaluate];
+        calls.iter().any(|means| self.outside.contains(means))
+            || MODULES.iter().any(|module| text.contains(module))
+            || STARTING
+                .iter()
+                .any(|word| self.bare.windows(word.len()).any(|part| part == *word))
     }
 }
 

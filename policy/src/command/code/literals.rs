@@ -5,6 +5,9 @@ use super::Language;
 /// More words than this in one call are not read.
 const MAX_WORDS: usize = 64;
 
+/// So much of what stands behind the first literal is kept.
+const MAX_TAIL: usize = 80;
+
 /// The literal arguments of a call.
 #[derive(Debug, Default)]
 pub(super) struct Words {
@@ -13,37 +16,60 @@ pub(super) struct Words {
     pub(super) complete: bool,
     /// Whether they stood in brackets, or were several.
     pub(super) is_list: bool,
-    /// What stood behind the first literal.
-    tail: String,
+    /// How many arguments stand before the first literal.
+    argument: usize,
+    /// What stands behind the first literal.
+    pub(super) tail: String,
 }
 
 impl Words {
-    /// The file that an opening call opens for writing, if it does.
-    pub(super) fn written(&self, language: Language) -> Option<&str> {
-        if !self.is_write(language) {
-            return None;
-        }
-        let names = self.list.iter().map(|word| match language {
-            Language::Perl => word.trim_start_matches(['>', '+', ' ']),
+    /// The file that an opening call opens, and whether for writing.
+    pub(super) fn opened(&self, language: Language) -> Option<(&str, bool)> {
+        let mut names = self.list.iter().map(|word| match language {
+            Language::Perl => word.trim_start_matches(['<', '>', '+', ' ']),
             _ => word.as_str(),
         });
-        names.into_iter().find(|name| !name.is_empty())
+        let name = names.find(|name| !name.is_empty())?;
+        Some((name, self.opens_for_writing(language)))
     }
 
-    /// Whether an opening call opens for writing.
-    fn is_write(&self, language: Language) -> bool {
-        match language {
-            Language::Awk => true,
-            Language::Perl => self.list.iter().any(|word| word.starts_with('>')),
-            _ => {
-                self.list
-                    .get(1)
-                    .is_some_and(|mode| mode.len() <= 3 && mode.contains(['w', 'a', 'x', '+']))
-                    || self.tail.contains("mode='w")
-                    || self.tail.contains("mode=\"w")
-                    || self.list.len() == 1 && self.tail.starts_with(", ")
+    fn opens_for_writing(&self, language: Language) -> bool {
+        if language == Language::Perl {
+            return self.list.iter().any(|word| word.starts_with('>'));
+        }
+        match self.list.get(1) {
+            Some(mode) => {
+                let mode = mode.split([':', ',']).next().unwrap_or_default();
+                mode.len() <= 3 && mode.contains(['w', 'a', 'x', '+'])
+            }
+            // Nobody knows what a variable says; `encoding=` says nothing.
+            None => {
+                let Some(rest) = self.tail.trim_start().strip_prefix(',') else {
+                    return false;
+                };
+                let rest = rest.trim_start();
+                let name = rest.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_');
+                let named = name.starts_with('=') && !name.starts_with("==");
+                match rest.strip_prefix("mode=") {
+                    Some(mode) => {
+                        !mode.starts_with(['"', '\'']) || mode[1..].starts_with(['w', 'a', 'x'])
+                    }
+                    None => !named && !rest.is_empty(),
+                }
             }
         }
+    }
+
+    /// The first literal, where it is in the first argument.
+    pub(super) fn leading(&self) -> Option<&str> {
+        let first = self.list.first()?;
+        (self.argument == 0).then_some(first)
+    }
+
+    /// The last literal, where another argument stands before it.
+    pub(super) fn trailing(&self) -> Option<&str> {
+        let last = self.list.last()?;
+        (self.argument > 0 || self.list.len() > 1).then_some(last)
     }
 }
 
@@ -57,7 +83,7 @@ pub(super) fn literals(text: &str, quote: Option<char>) -> Words {
     if let Some(quote) = quote {
         let (word, after) = quoted(rest, quote);
         words.list.push(word);
-        words.tail = after.chars().take(40).collect();
+        words.tail = after.chars().take(MAX_TAIL).collect();
         return words;
     }
     let mut depth = 0usize;
@@ -83,7 +109,7 @@ pub(super) fn literals(text: &str, quote: Option<char>) -> Words {
                 words.list.push(word);
                 rest = after;
                 if words.list.len() == 1 {
-                    words.tail = after.chars().take(40).collect();
+                    words.tail = after.chars().take(MAX_TAIL).collect();
                 }
                 continue;
             }
@@ -101,7 +127,7 @@ pub(super) fn literals(text: &str, quote: Option<char>) -> Words {
                     break;
                 }
             }
-            ',' => {}
+            ',' => words.argument += usize::from(depth == 0 && words.list.is_empty()),
             ']' | '}' => {
                 depth = depth.saturating_sub(1);
                 if depth == 0 {

@@ -1,0 +1,129 @@
+//! What calls of other languages do to files.
+
+use super::homes::continued;
+use super::literals::{Words, literals};
+use super::{Language, Look, Means};
+use crate::classify::given::Given;
+use crate::classify::harm::{self, Touch};
+use crate::effect::{Action, Place};
+use crate::risk::Risk;
+
+/// More patterns for names than this are not looked at.
+const MAX_GLOBS: usize = 8;
+
+impl Look<'_, '_> {
+    /// A call that touches the files its literals name.
+    pub(super) fn file(&mut self, means: Means, words: &Words) {
+        let first = words.list.first().map(String::as_str);
+        match means {
+            Means::DeleteTree => match first {
+                Some(path) => self.path(Touch::DeleteTree, path),
+                None => self.effect(Action::Discards, Risk::Dangerous, "Recursive deletion"),
+            },
+            Means::Delete => match first {
+                Some(path) => self.path(Touch::Delete, path),
+                None => self.each_found(),
+            },
+            Means::Open => match words.opened(self.language) {
+                Some((path, true)) => self.path(Touch::Write, path),
+                Some((path, false)) => self.path(Touch::Read, path),
+                None => {}
+            },
+            Means::Write => self.maybe(Touch::Write, words.leading()),
+            Means::Read => self.maybe(Touch::Read, first),
+            Means::Copy => {
+                self.maybe(Touch::Read, words.leading());
+                self.maybe(Touch::Write, words.trailing());
+            }
+            Means::Move => {
+                self.maybe(Touch::Move, words.leading());
+                self.maybe(Touch::Write, words.trailing());
+            }
+            Means::Attributes => self.maybe(Touch::Attributes, first),
+            Means::Path => self.object(words),
+            _ => {}
+        }
+    }
+
+    /// `Path("/etc") / "passwd"`, and what is called on it.
+    fn object(&mut self, words: &Words) {
+        let Some(first) = words.leading() else {
+            return;
+        };
+        let mut path = first.to_owned();
+        let rest = words.tail.trim_start_matches(')');
+        let rest = continued(&mut path, rest, false).trim_start_matches(')');
+        let rest = rest.strip_prefix(".expanduser()").unwrap_or(rest);
+        let method = rest.strip_prefix('.').and_then(|rest| {
+            rest.split(|c: char| !(c.is_alphanumeric() || c == '_'))
+                .next()
+        });
+        let touch = match method.unwrap_or_default() {
+            "write_text" | "write_bytes" | "touch" | "write" | "binwrite" => Touch::Write,
+            "symlink_to" | "hardlink_to" | "make_link" | "make_symlink" => Touch::Write,
+            "unlink" | "rmdir" | "delete" => Touch::Delete,
+            "rmtree" => Touch::DeleteTree,
+            "rename" | "replace" => Touch::Move,
+            "chmod" | "lchmod" | "chown" => Touch::Attributes,
+            "open" => {
+                let mode = rest.split(['"', '\'']).nth(1).unwrap_or_default();
+                match mode.contains(['w', 'a', 'x', '+']) {
+                    true => Touch::Write,
+                    false => Touch::Read,
+                }
+            }
+            _ => Touch::Read,
+        };
+        self.path(touch, &path);
+    }
+
+    /// A deletion of what a pattern for names finds: `for f in glob("~/*"): os.remove(f)`.
+    fn each_found(&mut self) {
+        let text = self.source.text.as_str();
+        let pattern = text
+            .match_indices("glob")
+            .take(MAX_GLOBS)
+            .find_map(|(at, word)| {
+                let behind = text[at + word.len()..].trim_start_matches(['(', ' ']);
+                let words = literals(behind.lines().next()?, None);
+                words.list.into_iter().next()
+            });
+        if let Some(pattern) = pattern.filter(|pattern| pattern.contains('*')) {
+            self.path(Touch::Delete, &pattern);
+        }
+    }
+
+    fn maybe(&mut self, touch: Touch, path: Option<&str>) {
+        if let Some(path) = path {
+            self.path(touch, path);
+        }
+    }
+
+    fn path(&mut self, touch: Touch, path: &str) {
+        let deletes = matches!(touch, Touch::Delete | Touch::DeleteTree);
+        let glob = deletes && path.contains('*');
+        let path = match self.language {
+            // Perl's patterns stand side by side in one text.
+            Language::Perl if glob => path.split_ascii_whitespace().next().unwrap_or(path),
+            _ => path,
+        };
+        let expanded = path.replace("{home}", &self.judge.context.home);
+        let given = Given {
+            glob,
+            ..Given::known(home(&expanded, &self.judge.context.home), self.source.span)
+        };
+        let target = self.judge.target(&given, &self.state.cwd);
+        if touch == Touch::Read && target.place != Place::Secret {
+            return;
+        }
+        harm::touch(self.draft, touch, &given, target);
+    }
+}
+
+/// `~` as languages' own functions expand it.
+fn home(path: &str, home: &str) -> String {
+    match path.strip_prefix("~") {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{home}{rest}"),
+        _ => path.to_owned(),
+    }
+}
