@@ -62,6 +62,9 @@ pub struct Line {
     pub duration_ms: Option<f64>,
     /// The start of its output.
     pub output: Option<String>,
+    /// How the program text begins that it was given, where it was given one.
+    #[serde(skip)]
+    pub text: Option<String>,
 }
 
 /// The newest commands that the filter lets through, the oldest of them first.
@@ -362,6 +365,7 @@ pub fn first_at(connection: &Connection, time: i64) -> Result<Option<i64>> {
 
 /// What became of the command that this record tells of first.
 pub fn line_of(connection: &Connection, first: Record) -> Result<Line> {
+    let detail = json(first.entry.detail.as_deref());
     let mut line = Line {
         seq: first.seq,
         timestamp: timestamp(first.time),
@@ -388,6 +392,7 @@ pub fn line_of(connection: &Connection, first: Record) -> Result<Line> {
         signal: None,
         duration_ms: None,
         output: None,
+        text: detail["text"]["head"].as_str().map(str::to_owned),
     };
     let Some(id) = line.id.clone() else {
         return Ok(line);

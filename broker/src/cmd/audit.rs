@@ -213,7 +213,7 @@ fn log(files: &Files, filter: &wire::AuditFilter, json: bool) -> Result<u8> {
                 line.duration_ms
                     .map(|ms| format!("{ms:.0}ms"))
                     .unwrap_or_default(),
-                table::command(&line.command),
+                table::command(&typed(line)),
             ]
         })
         .collect();
@@ -222,6 +222,15 @@ fn log(files: &Files, filter: &wire::AuditFilter, json: bool) -> Result<u8> {
     ];
     print(&table::lines(&header, &rows))?;
     Ok(0)
+}
+
+/// The command, or what was typed where that is sjail's own.
+fn typed(line: &query::Line) -> String {
+    let program = line.argv[0].as_str().unwrap_or_default();
+    line.text
+        .as_deref()
+        .and_then(|text| table::code(program, text))
+        .unwrap_or_else(|| line.command.clone())
 }
 
 fn log_events(files: &Files, filter: &wire::AuditFilter, json: bool) -> Result<u8> {

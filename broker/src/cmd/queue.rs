@@ -240,7 +240,7 @@ fn list(client: &mut Client, status: StatusChoice, limit: u32, json: bool) -> Re
                 request.risk.name().to_owned(),
                 table::span(now() - request.created),
                 table::text(request.agent.as_deref().unwrap_or(&request.user)),
-                table::command(&request.command),
+                table::command(&typed(request)),
             ]
         })
         .collect();
@@ -258,6 +258,17 @@ fn list(client: &mut Client, status: StatusChoice, limit: u32, json: bool) -> Re
         print(&format!("… and {left_out} more (--limit)\n"))?;
     }
     Ok(0)
+}
+
+/// The command, or what was typed where that is sjail's own.
+fn typed(request: &wire::Request) -> String {
+    let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let program = request.argv.first().map(|word| lossy(word.as_bytes()));
+    let bound = request.binding.as_ref();
+    let text = bound.and_then(|bound| bound.text.as_ref());
+    text.zip(program)
+        .and_then(|(text, program)| table::code(&program, &lossy(text.head.as_bytes())))
+        .unwrap_or_else(|| request.command.clone())
 }
 
 fn tell(request: &wire::Request, json: bool) -> Result<u8> {
@@ -443,7 +454,7 @@ fn watched(request: &wire::Request, time: i64, json: bool) -> Result<()> {
         request.id,
         request.status.name(),
         request.risk.name(),
-        table::command(&request.command)
+        table::command(&typed(request))
     ))?;
     for (name, line) in found(request).into_iter().take(1) {
         print(&format!("    {name}: {}\n", table::text(&line)))?;

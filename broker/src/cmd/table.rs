@@ -1,5 +1,6 @@
 //! Columns for people to read; nothing in them can act on a terminal.
 
+use sjail_policy::language::LANGUAGES;
 use sjail_policy::show;
 
 /// So much of a command stands in a table; the rest is counted, and shown by `show`.
@@ -33,6 +34,18 @@ pub fn command(text: &str) -> String {
     show::clipped(text.as_bytes(), COMMAND)
 }
 
+/// A run of `sjail code` as it was typed, with the first line of its text: its own words are
+/// sjail's, and the same every time.
+pub fn code(program: &str, text: &str) -> Option<String> {
+    let program = program.rsplit('/').next()?;
+    let language = LANGUAGES
+        .iter()
+        .find(|language| language.programs.contains(&program))?;
+    let first = text.lines().find(|line| !line.trim().is_empty());
+    let first = first.unwrap_or_default().trim();
+    Some(format!("sjail code --language {}: {first}", language.name))
+}
+
 /// Any other text, inert and whole.
 pub fn text(text: &str) -> String {
     show::inert(text.as_bytes())
@@ -61,6 +74,15 @@ pub fn local(seconds: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn program_texts_are_told_apart() {
+        assert_eq!(
+            code("/usr/bin/python3", "\n  print(1)\nprint(2)\n").as_deref(),
+            Some("sjail code --language python: print(1)")
+        );
+        assert_eq!(code("/usr/bin/make", "x"), None);
+    }
 
     #[test]
     fn columns_line_up_and_stay_inert() {

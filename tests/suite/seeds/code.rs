@@ -403,7 +403,7 @@ fn every_language_is_shut_in(scene: &Scene) -> Verdict {
 
 /// Whoever looks for a loop sees how far it came.
 fn what_was_said_before_the_end_comes_out(scene: &Scene) -> Verdict {
-    let _desk = Desk::at(scene);
+    let desk = Desk::at(scene);
     let loops = [
         ("bash", "echo progress; while :; do :; done"),
         ("python", "print('progress')\nwhile True: pass"),
@@ -417,6 +417,21 @@ fn what_was_said_before_the_end_comes_out(scene: &Scene) -> Verdict {
         let raw = code(scene, language, text, &["--timeout", "3s", "--raw"])?;
         assert_eq!(raw.stdout, "progress\n", "{language}: {raw}");
     }
+    // The log tells them apart by their texts.
+    desk.sjail(["audit", "log"])?
+        .stdout_has("sjail code --language bash: echo progress; while")?;
+    // Whoever reads no further is no error.
+    let sjail = scene.program("sjail");
+    let line = format!(
+        "{{ sleep 1; {} audit export; echo ended $? >&2; }} | true",
+        sjail.display()
+    );
+    scene
+        .host("bash")
+        .args(["-c", &line])
+        .output()?
+        .stderr_has("ended 0")?
+        .lacks("Broken pipe")?;
     Ok(())
 }
 
