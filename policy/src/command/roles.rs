@@ -97,6 +97,7 @@ impl Act<'_, '_> {
             Role::Registry => install::registry(self, given),
             Role::Definition => url::definition(self, given),
             Role::Upload => url::upload(self, given),
+            Role::Send => url::send(self, given),
             Role::Opaque => {
                 self.draft.effect(
                     Action::Opaque,

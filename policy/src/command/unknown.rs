@@ -54,13 +54,22 @@ pub(crate) fn carrier(act: &mut Act<'_, '_>) -> Flow {
 /// A known program, or sub-command, of whose arguments nothing is written down: keys among them
 /// are read, and a whole grave command among them is run.
 pub(crate) fn undescribed(act: &mut Act<'_, '_>) {
-    // Their arguments are prose more often than not.
+    // Their arguments are prose more often than not; a file among them is shown or sent.
     let talks = ["git", "gh", "glab", "hub", "hg", "svn", "jj"];
+    if talks.contains(&act.draft.program.name.as_str()) {
+        let files: Vec<Given> = act
+            .positionals()
+            .filter(|word| word.exact && !word.text.contains(' '))
+            .take(MAX_LOOKS * 2)
+            .cloned()
+            .collect();
+        for file in &files {
+            reads_secret(act.judge, act.state, act.draft, file);
+        }
+        return;
+    }
     // One look is enough: inside of it, words that are programs would be looked at again and again.
-    if act.judge.is_aside()
-        || act.draft.risk() < Risk::Normal
-        || talks.contains(&act.draft.program.name.as_str())
-    {
+    if act.judge.is_aside() || act.draft.risk() < Risk::Normal {
         return;
     }
     let words: Vec<Given> = act
@@ -109,7 +118,7 @@ pub(crate) fn undescribed(act: &mut Act<'_, '_>) {
 }
 
 /// A path to keys handed to a program of which nothing better is known.
-fn reads_secret(judge: &Judge<'_>, state: &State, draft: &mut Draft, word: &Given) {
+pub(crate) fn reads_secret(judge: &Judge<'_>, state: &State, draft: &mut Draft, word: &Given) {
     if !word.text.contains('/') || word.text.starts_with('-') {
         return;
     }
