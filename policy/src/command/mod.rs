@@ -205,7 +205,7 @@ pub(crate) fn describe_base(act: &mut Act<'_, '_>) {
         && spec
             .flags
             .iter()
-            .any(|flag| flag.role != Role::Data || flag.risk.is_some())
+            .any(|flag| !matches!(flag.role, Role::Data | Role::Read) || flag.risk.is_some())
     {
         // `sort $x`: it may turn out to be `-o file`.
         act.draft.raise(Risk::Normal);

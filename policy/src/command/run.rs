@@ -21,6 +21,9 @@ pub(crate) fn shell(act: &mut Act<'_, '_>) -> Flow {
     describe_base(act);
     describe_flags(act);
     let positionals: Vec<Given> = act.positionals().cloned().collect();
+    if only_parses(act) {
+        return Flow::literal("");
+    }
     if act.reading.has("-c") {
         act.draft.raise(Risk::Normal);
         let Some(text) = positionals.first() else {
@@ -45,6 +48,20 @@ pub(crate) fn shell(act: &mut Act<'_, '_>) -> Flow {
         }
         _ => input(act, Language::Shell),
     }
+}
+
+/// `bash -n`: reads commands and runs none of them. An interactive shell ignores it, and other
+/// shells mean something else by it.
+fn only_parses(act: &Act<'_, '_>) -> bool {
+    let known = matches!(
+        act.draft.program.name.as_str(),
+        "sh" | "bash" | "dash" | "zsh" | "ksh" | "mksh"
+    );
+    let plus = act.args.iter().any(|word| word.text.starts_with('+'));
+    let other = ["-i", "-o", "-O", "-l", "-s"];
+    let plain =
+        !plus && act.reading.unknown.is_empty() && !other.iter().any(|flag| act.reading.has(flag));
+    known && plain && act.reading.has("-n") && act.args.iter().all(|word| word.exact || !word.many)
 }
 
 /// Names of the standard input.
@@ -160,6 +177,12 @@ fn framework(act: &mut Act<'_, '_>, script: &Given) {
         return;
     }
     let words: Vec<Given> = act.positionals().skip(1).cloned().collect();
+    if let [first, option, source, ..] = words.as_slice()
+        && first.text == "shell"
+        && matches!(option.text.as_str(), "-c" | "--command")
+    {
+        code::argument(act, Language::Python, source);
+    }
     let own = words.first().filter(|word| {
         matches!(
             word.text.as_str(),

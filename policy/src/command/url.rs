@@ -115,10 +115,13 @@ pub(crate) fn remote(act: &mut Act<'_, '_>, given: &Given) {
 
 /// A file that says what is to be done: when it comes from elsewhere, others say it.
 pub(crate) fn definition(act: &mut Act<'_, '_>, given: &Given) {
-    if !is_elsewhere(&given.text) {
+    let fetched = given.text == "-" && act.call.stdin.from.has(Sources::NETWORK);
+    if !fetched && !is_elsewhere(&given.text) {
         return remote(act, given);
     }
-    host(act, given);
+    if !fetched {
+        host(act, given);
+    }
     let says = "Does what a file from the network says";
     act.draft
         .effect(Action::Opaque, Risk::Dangerous, says, given.span);
