@@ -160,6 +160,7 @@ pub fn role(name: &str) -> Result<String, String> {
         "registry" => "Registry",
         "definition" => "Definition",
         "upload" => "Upload",
+        "send" => "Send",
         "opaque" => "Opaque",
         "pid" => "Pid",
         other => return Err(format!("`{other}` is no role")),

@@ -28,6 +28,7 @@ pub(crate) fn touch(draft: &mut Draft, touch: Touch, given: &Given, target: Targ
     let place = target.place;
     let (risk, says) = match touch {
         Touch::Read if is_key_folder(&target) => (Risk::Dangerous, "Reads keys or passwords"),
+        Touch::Move if is_key_folder(&target) => (Risk::Dangerous, "Moves keys or passwords"),
         _ => judge(touch, place, given),
     };
     let action = match touch {

@@ -38,6 +38,10 @@ fn transport(act: &mut Act<'_, '_>) {
             let words = words.map(|part| word.part(&part.replace('\u{0}', " ")));
             let words = words.collect();
             act.inner_args(words);
+            // git knows no quotes; whoever writes some means a shell's line.
+            if command.contains(['"', '\'']) {
+                act.shell_text(&word.part(command));
+            }
         }
     }
 }
@@ -164,6 +168,13 @@ pub(crate) fn setting(act: &mut Act<'_, '_>, given: &Given) {
 
 fn judge_setting(act: &mut Act<'_, '_>, key: &str, value: &Given) {
     let key = key.to_ascii_lowercase();
+    let unchecked = key.starts_with("http.") && key.ends_with(".sslverify");
+    if unchecked && matches!(value.text.as_str(), "false" | "0" | "no" | "off") {
+        let says = "Does not check who it talks to";
+        act.draft
+            .effect(Action::Notes, Risk::Dangerous, says, value.span);
+        return;
+    }
     let Some(known) = GIT_KEYS.iter().find(|known| matches(&known.key, &key)) else {
         return;
     };

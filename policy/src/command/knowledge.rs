@@ -148,6 +148,8 @@ pub(crate) enum Role {
     Definition,
     /// A file (`@file`) or text that is sent away.
     Upload,
+    /// A file or folder that is sent away.
+    Send,
     /// What it means cannot be known.
     Opaque,
     /// A process.

@@ -205,7 +205,7 @@ pub(crate) fn describe_base(act: &mut Act<'_, '_>) {
         && spec
             .flags
             .iter()
-            .any(|flag| flag.role != Role::Data || flag.risk.is_some())
+            .any(|flag| !matches!(flag.role, Role::Data | Role::Read) || flag.risk.is_some())
     {
         // `sort $x`: it may turn out to be `-o file`.
         act.draft.raise(Risk::Normal);
@@ -237,10 +237,21 @@ pub(crate) fn describe_flags(act: &mut Act<'_, '_>) {
                     act.inner(at + 1);
                 }
             }
-            Some(value) => act.role(flag.role, &value),
+            Some(value) => {
+                act.role(flag.role, &value);
+                if flag.role == Role::Data && prints_files(act.spec) {
+                    unknown::reads_secret(act.judge, act.state, act.draft, &value);
+                }
+            }
             None => {}
         }
     }
+}
+
+/// Whether it prints what it reads. Programs that share a table disagree about what takes a
+/// value: `cut -c 1`, but `od -c file`.
+fn prints_files(spec: &Spec) -> bool {
+    matches!(spec.output, Output::Same | Output::Files)
 }
 
 /// The word that an option stood in.

@@ -14,6 +14,9 @@ use crate::effect::{Action, Place};
 use crate::redact::holds_token;
 use crate::risk::Risk;
 
+/// More files of one `mput` are not looked at.
+const MAX_PUTS: usize = 64;
+
 /// zsh's `ztcp host port`: the connection's descriptor is in a variable from then on.
 pub(crate) fn ztcp(act: &mut Act<'_, '_>) -> Flow {
     let flow = describe(act);
@@ -48,6 +51,17 @@ pub(crate) fn curl(act: &mut Act<'_, '_>) -> Flow {
         method = Some(first.text.to_ascii_uppercase());
         addresses.remove(0);
     }
+    if matches!(
+        act.draft.program.name.as_str(),
+        "http" | "https" | "xh" | "xhs"
+    ) {
+        // `http host/path name=value name@file`
+        let items = addresses.split_off(addresses.len().min(1));
+        for item in &items {
+            url::upload(act, item);
+        }
+    }
+    headers(act);
     if let Some(address) = act.reading.value("--url").cloned() {
         addresses.push(address);
     }
@@ -76,7 +90,11 @@ pub(crate) fn curl(act: &mut Act<'_, '_>) -> Flow {
     }
     deletes(act, method.as_deref(), &addresses);
     let stdin = act.stdin();
-    if url::sends(act) && stdin.from.has(Sources::SECRET) {
+    let takes_input = matches!(
+        act.draft.program.name.as_str(),
+        "http" | "https" | "xh" | "xhs"
+    );
+    if (takes_input || url::sends(act)) && stdin.from.has(Sources::SECRET) {
         let span = Given::known("", act.call.span);
         url::sends_secret(act, &span);
     }
@@ -90,6 +108,34 @@ pub(crate) fn curl(act: &mut Act<'_, '_>) -> Flow {
         Sources::NETWORK
     };
     saved(act, &addresses, fetched)
+}
+
+/// What a command or a file gives goes out in a header. A token from the environment does so all
+/// day, and so does one that a program prints into a header made for it.
+fn headers(act: &mut Act<'_, '_>) {
+    const HEADERS: &[&str] = &["-H", "--header", "-A", "-U", "-e", "-b"];
+    let printed = Sources::FILE.with(Sources::PROGRAM);
+    let sent: Vec<Given> = act
+        .reading
+        .flags
+        .iter()
+        .filter(|seen| HEADERS.iter().any(|name| seen.flag.spellings.has(name)))
+        .filter_map(|seen| seen.value.clone())
+        .filter(|value| value.from.has(Sources::SECRET) && value.from.has(printed))
+        .filter(|value| !value.from.has(Sources::PROGRAM) || !is_credential(&value.text))
+        .collect();
+    for value in sent {
+        url::sends_secret(act, &value);
+    }
+}
+
+/// `Authorization: …`, `PRIVATE-TOKEN: …`, `X-Api-Key: …`.
+fn is_credential(header: &str) -> bool {
+    let name = header.split(':').next().unwrap_or_default();
+    let name = name.to_ascii_lowercase();
+    ["authorization", "token", "api-key", "apikey"]
+        .iter()
+        .any(|part| name.contains(part))
 }
 
 /// A script or a program over plain HTTP: whoever stands in between decides what it is.
@@ -267,6 +313,10 @@ pub(crate) fn socat(act: &mut Act<'_, '_>) -> Flow {
     let connected = kinds.iter().any(network);
     if connected {
         act.judge.mark(Mark::Connection);
+        if act.call.stdin.from.has(Sources::SECRET) {
+            let given = Given::known("", act.call.span);
+            url::sends_secret(act, &given);
+        }
     }
     for (word, kind) in words.iter().zip(&kinds) {
         let rest = word.text.split_once(':').map_or("", |(_, rest)| rest);
@@ -384,10 +434,54 @@ fn connects(act: &mut Act<'_, '_>) {
     }
 }
 
-/// `sftp`: a host, and settings of ssh.
+/// `sftp`, `ftp` and their kin: a host, settings of ssh, and commands.
 pub(crate) fn sftp(act: &mut Act<'_, '_>) -> Flow {
-    connects(act);
+    if act.draft.program.name == "sftp" {
+        connects(act);
+    }
+    puts(act);
     describe(act)
+}
+
+/// Files that the commands of an `ftp` send: on its input, behind `-e` or `-c`, in plain words.
+fn puts(act: &mut Act<'_, '_>) {
+    let mut lines: Vec<String> = Vec::new();
+    lines.extend(act.call.stdin.text.clone());
+    for flag in ["-e", "-c"] {
+        lines.extend(act.reading.value(flag).map(|value| value.text.clone()));
+    }
+    // `tftp host -c put file`
+    let put = act.args.iter().position(|word| is_put(&word.text));
+    if let Some(at) = put {
+        let words: Vec<&str> = act.args[at..]
+            .iter()
+            .map(|word| word.text.as_str())
+            .collect();
+        lines.push(words.join(" "));
+    }
+    let span = act.call.span;
+    for line in lines.iter().flat_map(|text| text.split(['\n', ';'])) {
+        let mut words = line.split_ascii_whitespace();
+        let Some(verb) = words.next() else {
+            continue;
+        };
+        let many = verb == "mput";
+        let reverse = verb != "mirror" || line.contains(" -R") || line.contains("--reverse");
+        if !is_put(verb) || !reverse {
+            continue;
+        }
+        let files = words.filter(|word| !word.starts_with('-'));
+        for file in files.take(if many { MAX_PUTS } else { 1 }) {
+            url::file_upload(act, &Given::known(file, span));
+        }
+    }
+}
+
+fn is_put(verb: &str) -> bool {
+    matches!(
+        verb,
+        "put" | "mput" | "send" | "reput" | "append" | "mirror" | "put-file"
+    )
 }
 
 /// `rsync`, `scp`: sources, then a destination; either may be on another machine.
@@ -406,11 +500,16 @@ pub(crate) fn rsync(act: &mut Act<'_, '_>) -> Flow {
             url::host(act, destination);
             let path = destination.part(path);
             let place = place::target(&path, &Cwd::Unknown, act.judge.context).place;
-            if matches!(
+            // A store of objects has no system files.
+            let machine = matches!(
+                act.draft.program.name.as_str(),
+                "rsync" | "unison" | "scp" | "pscp"
+            );
+            let system = matches!(
                 place,
                 Place::Root | Place::System | Place::SystemItself | Place::Startup | Place::Secret
-            ) || path.text.starts_with("/var/lib")
-            {
+            ) || path.text.starts_with("/var/lib");
+            if machine && system {
                 act.draft.effect(
                     Action::SystemChange,
                     Risk::Dangerous,

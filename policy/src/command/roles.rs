@@ -2,7 +2,7 @@
 
 use super::act::Act;
 use super::code;
-use super::knowledge::{self, Input, Language, Modifiers, Role};
+use super::knowledge::{self, Input, Language, Modifiers, Role, Spec};
 use super::{container, git, install, run, url};
 use crate::classify::arguments::sounds_secret;
 use crate::classify::draft::Draft;
@@ -65,6 +65,12 @@ impl Act<'_, '_> {
                 let stdin = &self.call.stdin;
                 let program = knowledge::program(&self.draft.program.name);
                 let looked = program.is_some_and(|spec| matches!(spec.input, Input::Code(_)));
+                let language = program.and_then(takes_code);
+                if let (false, Some(language), Some(text)) = (looked, language, &stdin.text) {
+                    // `awk -f -`: the text is its program.
+                    let source = Given::known(text.clone(), given.span);
+                    return code::argument(self, language, &source);
+                }
                 if **stdin != Flow::default() && !(looked && stdin.text.is_some()) {
                     let says = "Runs what it reads on its input";
                     self.draft
@@ -97,6 +103,7 @@ impl Act<'_, '_> {
             Role::Registry => install::registry(self, given),
             Role::Definition => url::definition(self, given),
             Role::Upload => url::upload(self, given),
+            Role::Send => url::send(self, given),
             Role::Opaque => {
                 self.draft.effect(
                     Action::Opaque,
@@ -114,6 +121,14 @@ impl Act<'_, '_> {
             Role::Code(language) => code::argument(self, language, given),
         }
     }
+}
+
+/// The language of the source that an option of the program takes.
+fn takes_code(spec: &Spec) -> Option<Language> {
+    spec.flags.iter().find_map(|flag| match flag.role {
+        Role::Code(language) => Some(language),
+        _ => None,
+    })
 }
 
 /// Options that name a command, in the words of the programs that take them from a variable.

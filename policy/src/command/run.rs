@@ -3,7 +3,7 @@
 use super::act::Act;
 use super::code;
 use super::knowledge::{Input, Language, Modifiers, Role};
-use super::{describe_base, describe_flags, verbs};
+use super::{describe_base, describe_flags, unknown, url, verbs};
 use crate::classify::arguments::UNKNOWN_OUTPUT;
 use crate::classify::draft::Draft;
 use crate::classify::flow::{Flow, Sources};
@@ -21,6 +21,9 @@ pub(crate) fn shell(act: &mut Act<'_, '_>) -> Flow {
     describe_base(act);
     describe_flags(act);
     let positionals: Vec<Given> = act.positionals().cloned().collect();
+    if only_parses(act) {
+        return Flow::literal("");
+    }
     if act.reading.has("-c") {
         act.draft.raise(Risk::Normal);
         let Some(text) = positionals.first() else {
@@ -45,6 +48,20 @@ pub(crate) fn shell(act: &mut Act<'_, '_>) -> Flow {
         }
         _ => input(act, Language::Shell),
     }
+}
+
+/// `bash -n`: reads commands and runs none of them. An interactive shell ignores it, and other
+/// shells mean something else by it.
+fn only_parses(act: &Act<'_, '_>) -> bool {
+    let known = matches!(
+        act.draft.program.name.as_str(),
+        "sh" | "bash" | "dash" | "zsh" | "ksh" | "mksh"
+    );
+    let plus = act.args.iter().any(|word| word.text.starts_with('+'));
+    let other = ["-i", "-o", "-O", "-l", "-s"];
+    let plain =
+        !plus && act.reading.unknown.is_empty() && !other.iter().any(|flag| act.reading.has(flag));
+    known && plain && act.reading.has("-n") && act.args.iter().all(|word| word.exact || !word.many)
 }
 
 /// Names of the standard input.
@@ -79,13 +96,35 @@ pub(crate) fn interpreter(act: &mut Act<'_, '_>) -> Flow {
         .iter()
         .any(|seen| matches!(seen.flag.role, Role::Code(_)) || seen.flag.spellings.has("-m"));
     if given {
-        if act.reading.has("-i") && matches!(language, Language::Perl | Language::Ruby) {
-            // `perl -pi -e …`: the files are changed in place.
-            for file in act.positionals().cloned().collect::<Vec<_>>() {
-                act.role(Role::Write, &file);
+        let files: Vec<Given> = act.positionals().cloned().collect();
+        let mut from = Sources::PROGRAM.with(act.call.stdin.from);
+        let edits = act.reading.has("-i");
+        let loops = edits || act.reading.has("-n") || act.reading.has("-p");
+        if loops && matches!(language, Language::Perl | Language::Ruby) {
+            // `perl -pi -e …`: the files are changed in place; without -i they are read.
+            let role = if edits { Role::Write } else { Role::Read };
+            for file in &files {
+                act.role(role, file);
+                from = from.with(act.judge.content(file, &act.cwd).from);
             }
         }
-        return Flow::of(Sources::PROGRAM.with(act.call.stdin.from));
+        if let Some(module) = act
+            .reading
+            .value("-m")
+            .filter(|_| language == Language::Python)
+        {
+            let serves_files = module.text == "http.server";
+            for file in &files {
+                unknown::reads_secret(act.judge, act.state, act.draft, file);
+            }
+            if serves_files {
+                serves(act, &["-d", "--directory"]);
+            }
+        }
+        return Flow::of(from);
+    }
+    if language == Language::Php && act.reading.has("-S") {
+        serves(act, &["-t"]);
     }
     let script = act.positionals().next().cloned();
     match script {
@@ -106,6 +145,27 @@ pub(crate) fn interpreter(act: &mut Act<'_, '_>) -> Flow {
     }
 }
 
+/// A server of files: the folder behind one of these options, or where it is started.
+fn serves(act: &mut Act<'_, '_>, options: &[&str]) {
+    let words = act.args;
+    let behind = words
+        .iter()
+        .zip(words.iter().skip(1))
+        .find_map(|(option, folder)| {
+            options
+                .contains(&option.text.as_str())
+                .then(|| folder.clone())
+        });
+    let attached = words.iter().find_map(|word| {
+        let (option, folder) = word.text.split_once('=')?;
+        options.contains(&option).then(|| word.part(folder))
+    });
+    let folder = behind.or(attached);
+    let here = || Given::known(".", act.call.span);
+    let folder = folder.unwrap_or_else(here);
+    url::serves(act, &folder);
+}
+
 /// Scripts that every project of a framework has, with the same sub-commands: `manage.py flush`.
 fn framework(act: &mut Act<'_, '_>, script: &Given) {
     let name = script.text.rsplit('/').next().unwrap_or_default();
@@ -117,6 +177,12 @@ fn framework(act: &mut Act<'_, '_>, script: &Given) {
         return;
     }
     let words: Vec<Given> = act.positionals().skip(1).cloned().collect();
+    if let [first, option, source, ..] = words.as_slice()
+        && first.text == "shell"
+        && matches!(option.text.as_str(), "-c" | "--command")
+    {
+        code::argument(act, Language::Python, source);
+    }
     let own = words.first().filter(|word| {
         matches!(
             word.text.as_str(),

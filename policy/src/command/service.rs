@@ -69,7 +69,10 @@ pub(crate) fn kill(act: &mut Act<'_, '_>) -> Flow {
     }
     if act.draft.program.name != "kill" {
         let flow = describe(act);
-        let by_name = matches!(act.draft.program.name.as_str(), "pkill" | "killall");
+        let by_name = matches!(
+            act.draft.program.name.as_str(),
+            "pkill" | "killall" | "skill" | "snice"
+        );
         if by_name && names_everything(words) {
             let says = "Ends every process";
             act.draft

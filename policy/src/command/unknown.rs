@@ -54,13 +54,22 @@ pub(crate) fn carrier(act: &mut Act<'_, '_>) -> Flow {
 /// A known program, or sub-command, of whose arguments nothing is written down: keys among them
 /// are read, and a whole grave command among them is run.
 pub(crate) fn undescribed(act: &mut Act<'_, '_>) {
-    // Their arguments are prose more often than not.
+    // Their arguments are prose more often than not; a file among them is shown or sent.
     let talks = ["git", "gh", "glab", "hub", "hg", "svn", "jj"];
+    if talks.contains(&act.draft.program.name.as_str()) {
+        let files: Vec<Given> = act
+            .positionals()
+            .filter(|word| word.exact && !word.text.contains(' '))
+            .take(MAX_LOOKS * 2)
+            .cloned()
+            .collect();
+        for file in &files {
+            reads_secret(act.judge, act.state, act.draft, file);
+        }
+        return;
+    }
     // One look is enough: inside of it, words that are programs would be looked at again and again.
-    if act.judge.is_aside()
-        || act.draft.risk() < Risk::Normal
-        || talks.contains(&act.draft.program.name.as_str())
-    {
+    if act.judge.is_aside() || act.draft.risk() < Risk::Normal {
         return;
     }
     let words: Vec<Given> = act
@@ -96,20 +105,50 @@ pub(crate) fn undescribed(act: &mut Act<'_, '_>) {
                 judge.invoke(&mut fresh, &inner);
             }
         });
-        // Words that happen to be programs are common; the gravest acts are not.
+        // Words that happen to be programs are common; the gravest acts are not. One quoted text
+        // may be a message, or what a test looks for: a person decides.
         if risk == Risk::Critical {
             let action = Action::Runs {
                 program: first.to_owned(),
             };
+            let quoted = text.len() > first.len();
+            let risk = if quoted && !(at == 0 && runs_text(act)) && !names_a_command(word) {
+                Risk::Dangerous
+            } else {
+                risk
+            };
             act.draft
                 .effect(action, risk, "Carries a grave command", word.span);
-            return;
+            if risk == Risk::Critical {
+                return;
+            }
         }
     }
 }
 
+/// `heroku run 'line'`: a sub-command whose first word is for a shell. `cargo run` starts the
+/// project's own program.
+fn runs_text(act: &Act<'_, '_>) -> bool {
+    let last = act.sub.last().map(String::as_str);
+    matches!(last, Some("run" | "exec" | "ssh" | "shell")) && act.draft.program.name != "cargo"
+}
+
+/// `--exec`, `--preview=…`: an option whose value is started.
+fn names_a_command(word: &Given) -> bool {
+    let Some(option) = word.text.strip_prefix('-') else {
+        return false;
+    };
+    let name = option.split(['=', ' ']).next().unwrap_or_default();
+    name.trim_start_matches('-').split('-').any(|part| {
+        matches!(
+            part,
+            "exec" | "execute" | "command" | "cmd" | "run" | "shell" | "preview" | "eval"
+        )
+    })
+}
+
 /// A path to keys handed to a program of which nothing better is known.
-fn reads_secret(judge: &Judge<'_>, state: &State, draft: &mut Draft, word: &Given) {
+pub(crate) fn reads_secret(judge: &Judge<'_>, state: &State, draft: &mut Draft, word: &Given) {
     if !word.text.contains('/') || word.text.starts_with('-') {
         return;
     }
@@ -204,8 +243,11 @@ fn carries(judge: &mut Judge<'_>, state: &mut State, call: &Call, draft: &mut Dr
             (worst, at) = (risk, word.span);
         }
     }
-    let texts = args.iter().filter(|word| word.exact && carries_text(word));
-    for word in texts.take(MAX_LOOKS) {
+    let texts = args
+        .iter()
+        .enumerate()
+        .filter(|(_, word)| word.exact && carries_text(word));
+    for (at_word, word) in texts.take(MAX_LOOKS) {
         let inner = call.with_args(Vec::new(), base(&call.args[0].text));
         // `--exec='cmd'`: the option's value.
         let text = match word
@@ -220,8 +262,19 @@ fn carries(judge: &mut Judge<'_>, state: &mut State, call: &Call, draft: &mut Dr
             let mut fresh = State::new(state.cwd.clone());
             judge.text(text, &mut fresh, &inner, word.span);
         });
-        // Prose that mentions a command is common; a whole reverse shell is not.
-        if risk == Risk::Critical && risk > worst {
+        // Prose that mentions a command is common; a whole reverse shell is not. It may be
+        // a message, or what a test looks for: a person decides.
+        let option = if word.text.starts_with('-') {
+            Some(word)
+        } else {
+            at_word.checked_sub(1).and_then(|before| args.get(before))
+        };
+        let risk = match risk {
+            Risk::Critical if !option.is_some_and(names_a_command) => Risk::Dangerous,
+            Risk::Critical => risk,
+            _ => Risk::Safe,
+        };
+        if risk > worst {
             (worst, at) = (risk, word.span);
         }
     }

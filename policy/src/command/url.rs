@@ -115,10 +115,13 @@ pub(crate) fn remote(act: &mut Act<'_, '_>, given: &Given) {
 
 /// A file that says what is to be done: when it comes from elsewhere, others say it.
 pub(crate) fn definition(act: &mut Act<'_, '_>, given: &Given) {
-    if !is_elsewhere(&given.text) {
+    let fetched = given.text == "-" && act.call.stdin.from.has(Sources::NETWORK);
+    if !fetched && !is_elsewhere(&given.text) {
         return remote(act, given);
     }
-    host(act, given);
+    if !fetched {
+        host(act, given);
+    }
     let says = "Does what a file from the network says";
     act.draft
         .effect(Action::Opaque, Risk::Dangerous, says, given.span);
@@ -148,11 +151,35 @@ pub(crate) fn upload(act: &mut Act<'_, '_>, given: &Given) {
         sends_secret(act, given);
     }
     let file = match given.text.split_once('@') {
-        Some((name, file)) if !name.contains(['{', '"', ' ', ':']) => file,
+        // httpie's `name:=@file` is JSON from a file.
+        Some((name, file)) if !name.trim_end_matches(":=").contains(['{', '"', ' ', ':']) => file,
         _ => return,
     };
     let file = given.part(file.split(';').next().unwrap_or_default());
     file_upload(act, &file);
+}
+
+/// A file, a folder or the input that is sent away; what lies elsewhere already is not.
+pub(crate) fn send(act: &mut Act<'_, '_>, given: &Given) {
+    if given.text == "-" {
+        if act.call.stdin.from.has(Sources::SECRET) {
+            sends_secret(act, given);
+        }
+    } else if split_remote(&given.text).is_some() {
+        host(act, given);
+    } else {
+        file_upload(act, given);
+    }
+}
+
+/// A folder that a program shows to everybody who asks.
+pub(crate) fn serves(act: &mut Act<'_, '_>, folder: &Given) {
+    let target = act.target(folder);
+    if place::is_private(&target, act.judge.context) {
+        let says = "Serves this machine's files";
+        act.draft
+            .effect(Action::Publishes, Risk::Dangerous, says, folder.span);
+    }
 }
 
 /// A file that is sent away.
@@ -178,9 +205,11 @@ pub(crate) fn file_upload(act: &mut Act<'_, '_>, file: &Given) {
 
 /// curl expands no tilde, but whoever wrote `@~/…` meant the home folder.
 fn expanded(act: &Act<'_, '_>, file: &Given) -> Given {
-    match file.text.strip_prefix("~/") {
-        Some(rest) => file.part(&format!("{}/{rest}", act.judge.context.home)),
-        None => file.clone(),
+    let home = &act.judge.context.home;
+    match file.text.strip_prefix('~') {
+        Some("") => file.part(home),
+        Some(rest) if rest.starts_with('/') => file.part(&format!("{home}{rest}")),
+        _ => file.clone(),
     }
 }
 
