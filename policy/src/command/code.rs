@@ -217,6 +217,8 @@ impl Look<'_, '_> {
             outside: Vec::new(),
             bare: bare::bare(text, self.language),
         };
+        // What looks like a statement in a text is data, unless something may run it.
+        let mut data: Vec<&str> = Vec::new();
         let looked_for = CODE.iter().filter(|code| code.means != Means::Home);
         let language = self.language;
         for code in looked_for.filter(|code| speaks(language, code)) {
@@ -240,7 +242,17 @@ impl Look<'_, '_> {
                 if !(language == Language::JavaScript && matches_texts(text, pattern)) {
                     found.note(code.means, outside);
                 }
-                self.occurrences(code.means, pattern);
+                let is_text = code.means == Means::Drop && !outside;
+                if is_text && language != Language::PowerShell {
+                    data.push(pattern);
+                } else {
+                    self.occurrences(code.means, pattern);
+                }
+            }
+        }
+        if found.starts(text) {
+            for pattern in data {
+                self.occurrences(Means::Drop, pattern);
             }
         }
         self.together(&found);
