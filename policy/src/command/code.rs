@@ -386,6 +386,21 @@ impl Look<'_, '_> {
     }
 }
 
+/// What a source may print beside what any program prints: all variables of the environment.
+pub(crate) fn printed(language: Language, source: &str) -> Sources {
+    let all = CODE
+        .iter()
+        .filter(|code| code.means == Means::Environment && speaks(language, code))
+        .flat_map(|code| &code.text)
+        .any(|pattern| source.contains(pattern.get()));
+    // `node -p process.env`
+    let whole = language == Language::JavaScript && source.trim() == "process.env";
+    match all || whole {
+        true => Sources::SECRET,
+        false => Sources::NONE,
+    }
+}
+
 /// Whether a language's sources are looked through for an entry.
 fn speaks(language: Language, code: &Code) -> bool {
     code.languages.contains(&language)

@@ -85,7 +85,14 @@ pub(crate) fn interpreter(act: &mut Act<'_, '_>) -> Flow {
                 act.role(Role::Write, &file);
             }
         }
-        return Flow::of(Sources::PROGRAM.with(act.call.stdin.from));
+        let sources = act.reading.flags.iter().filter_map(|seen| {
+            let Role::Code(language) = seen.flag.role else {
+                return None;
+            };
+            Some(code::printed(language, &seen.value.as_ref()?.text))
+        });
+        let printed = sources.fold(Sources::PROGRAM, Sources::with);
+        return Flow::of(printed.with(act.call.stdin.from));
     }
     let script = act.positionals().next().cloned();
     match script {

@@ -21,6 +21,7 @@ pub(crate) fn awk(act: &mut Act<'_, '_>) -> Flow {
     describe_base(act);
     describe_flags(act);
     let mut words: Vec<Given> = act.positionals().cloned().collect();
+    let mut printed = Sources::NONE;
     let in_file = act.reading.has("-f");
     let in_flag = act.reading.has("-e");
     if !in_file && !in_flag && !words.is_empty() {
@@ -29,6 +30,7 @@ pub(crate) fn awk(act: &mut Act<'_, '_>) -> Flow {
             act.draft.raise(Risk::Normal);
         }
         code::judge(act, Language::Awk, &program);
+        printed = code::printed(Language::Awk, &program.text);
     }
     let in_place = act
         .reading
@@ -43,7 +45,7 @@ pub(crate) fn awk(act: &mut Act<'_, '_>) -> Flow {
         flow = act.judge.content(file, &act.cwd);
     }
     flow.text = None;
-    flow.from = flow.from.with(Sources::PROGRAM);
+    flow.from = flow.from.with(Sources::PROGRAM).with(printed);
     flow
 }
 
