@@ -217,6 +217,8 @@ impl Look<'_, '_> {
             outside: Vec::new(),
             bare: bare::bare(text, self.language),
         };
+        // What looks like a statement in a text is data, unless something may run it.
+        let mut data: Vec<&str> = Vec::new();
         let looked_for = CODE.iter().filter(|code| code.means != Means::Home);
         let language = self.language;
         for code in looked_for.filter(|code| speaks(language, code)) {
@@ -240,7 +242,17 @@ impl Look<'_, '_> {
                 if !(language == Language::JavaScript && matches_texts(text, pattern)) {
                     found.note(code.means, outside);
                 }
-                self.occurrences(code.means, pattern);
+                let is_text = code.means == Means::Drop && !outside;
+                if is_text && language != Language::PowerShell {
+                    data.push(pattern);
+                } else {
+                    self.occurrences(code.means, pattern);
+                }
+            }
+        }
+        if found.starts(text) {
+            for pattern in data {
+                self.occurrences(Means::Drop, pattern);
             }
         }
         self.together(&found);
@@ -371,6 +383,21 @@ impl Look<'_, '_> {
 
     fn effect(&mut self, action: Action, risk: Risk, says: &'static str) {
         self.draft.effect(action, risk, says, self.source.span);
+    }
+}
+
+/// What a source may print beside what any program prints: all variables of the environment.
+pub(crate) fn printed(language: Language, source: &str) -> Sources {
+    let all = CODE
+        .iter()
+        .filter(|code| code.means == Means::Environment && speaks(language, code))
+        .flat_map(|code| &code.text)
+        .any(|pattern| source.contains(pattern.get()));
+    // `node -p process.env`
+    let whole = language == Language::JavaScript && source.trim() == "process.env";
+    match all || whole {
+        true => Sources::SECRET,
+        false => Sources::NONE,
     }
 }
 

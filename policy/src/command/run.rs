@@ -121,7 +121,13 @@ pub(crate) fn interpreter(act: &mut Act<'_, '_>) -> Flow {
                 serves(act, &["-d", "--directory"]);
             }
         }
-        return Flow::of(from);
+        let sources = act.reading.flags.iter().filter_map(|seen| {
+            let Role::Code(language) = seen.flag.role else {
+                return None;
+            };
+            Some(code::printed(language, &seen.value.as_ref()?.text))
+        });
+        return Flow::of(sources.fold(from, Sources::with));
     }
     if language == Language::Php && act.reading.has("-S") {
         serves(act, &["-t"]);

@@ -1,8 +1,10 @@
 //! Small languages inside arguments: awk, sed, SQL, vim's commands.
 
+mod sql;
+
 use super::act::Act;
 use super::code;
-use super::knowledge::{CODE, Language, Means, Role};
+use super::knowledge::{Language, Role};
 use super::{describe, describe_base, describe_flags, output};
 use crate::classify::draft::Draft;
 use crate::classify::flow::{Flow, Sources};
@@ -12,12 +14,14 @@ use crate::classify::judge::{Call, Judge};
 use crate::classify::state::State;
 use crate::effect::Action;
 use crate::risk::Risk;
+pub(crate) use sql::statements;
 
 /// `awk 'program' files`.
 pub(crate) fn awk(act: &mut Act<'_, '_>) -> Flow {
     describe_base(act);
     describe_flags(act);
     let mut words: Vec<Given> = act.positionals().cloned().collect();
+    let mut printed = Sources::NONE;
     let in_file = act.reading.has("-f");
     let in_flag = act.reading.has("-e");
     if !in_file && !in_flag && !words.is_empty() {
@@ -26,6 +30,7 @@ pub(crate) fn awk(act: &mut Act<'_, '_>) -> Flow {
             act.draft.raise(Risk::Normal);
         }
         code::judge(act, Language::Awk, &program);
+        printed = code::printed(Language::Awk, &program.text);
     }
     let in_place = act
         .reading
@@ -40,7 +45,7 @@ pub(crate) fn awk(act: &mut Act<'_, '_>) -> Flow {
         flow = act.judge.content(file, &act.cwd);
     }
     flow.text = None;
-    flow.from = flow.from.with(Sources::PROGRAM);
+    flow.from = flow.from.with(Sources::PROGRAM).with(printed);
     flow
 }
 
@@ -272,50 +277,6 @@ pub(crate) fn pager(act: &mut Act<'_, '_>) {
     for command in commands {
         act.draft.raise(Risk::Normal);
         act.shell_text(&command);
-    }
-}
-
-/// SQL and the small commands of its clients.
-pub(crate) fn statements(
-    judge: &mut Judge<'_>,
-    state: &mut State,
-    call: &Call,
-    draft: &mut Draft,
-    source: &Given,
-) {
-    draft.raise(Risk::Normal);
-    let lower = source.text.to_ascii_lowercase();
-    let spaced = lower.split_whitespace().collect::<Vec<_>>().join(" ");
-    let destroys = CODE
-        .iter()
-        .filter(|code| code.means == Means::Drop && code.languages.contains(&Language::Sql))
-        .any(|code| code.text.iter().any(|text| spaced.contains(text.get())));
-    let unbounded = spaced.split(';').any(|statement| {
-        let statement = statement.trim();
-        (statement.starts_with("delete from") || statement.starts_with("update "))
-            && !statement.contains(" where ")
-    });
-    if destroys || unbounded {
-        draft.effect(
-            Action::Discards,
-            Risk::Dangerous,
-            "Destroys data in a database",
-            source.span,
-        );
-    }
-    for line in source.text.lines() {
-        let line = line.trim();
-        let command = line
-            .strip_prefix("\\!")
-            .or_else(|| line.strip_prefix(".shell "))
-            .or_else(|| line.strip_prefix(".system "))
-            .or_else(|| line.strip_prefix("system "));
-        if let Some(command) = command {
-            let mut inner = call.with_args(Vec::new(), &draft.program.name);
-            inner.stdin = Default::default();
-            let mut fresh = State::new(state.cwd.clone());
-            judge.text(command, &mut fresh, &inner, source.span);
-        }
     }
 }
 

@@ -104,7 +104,7 @@ impl Look<'_, '_> {
 
 impl Found {
     /// Whether the source may start a program.
-    fn starts(&self, text: &str) -> bool {
+    pub(super) fn starts(&self, text: &str) -> bool {
         let calls = [Means::Shell, Means::Argv, Means::Evaluate];
         calls.iter().any(|means| self.outside.contains(means))
             || MODULES.iter().any(|module| text.contains(module))

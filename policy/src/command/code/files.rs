@@ -10,6 +10,8 @@ use crate::risk::Risk;
 
 /// More patterns for names than this are not looked at.
 const MAX_GLOBS: usize = 8;
+/// A pattern is looked for in this many bytes.
+const MAX_PATTERN: usize = 256;
 
 impl Look<'_, '_> {
     /// A call that touches the files its literals name.
@@ -85,6 +87,7 @@ impl Look<'_, '_> {
             .take(MAX_GLOBS)
             .find_map(|(at, word)| {
                 let behind = text[at + word.len()..].trim_start_matches(['(', ' ']);
+                let behind = &behind[..behind.floor_char_boundary(MAX_PATTERN)];
                 let words = literals(behind.lines().next()?, None);
                 words.list.into_iter().next()
             });
