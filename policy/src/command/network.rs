@@ -14,7 +14,7 @@ use crate::effect::{Action, Place};
 use crate::redact::holds_token;
 use crate::risk::Risk;
 
-/// More files of one `mput` are not looked at.
+/// More files of one `mput`, or lines of one file of options, are not looked at.
 const MAX_PUTS: usize = 64;
 
 /// zsh's `ztcp host port`: the connection's descriptor is in a variable from then on.
@@ -62,6 +62,7 @@ pub(crate) fn curl(act: &mut Act<'_, '_>) -> Flow {
         }
     }
     headers(act);
+    configured(act);
     if let Some(address) = act.reading.value("--url").cloned() {
         addresses.push(address);
     }
@@ -126,6 +127,26 @@ fn headers(act: &mut Act<'_, '_>) {
         .collect();
     for value in sent {
         url::sends_secret(act, &value);
+    }
+}
+
+/// `-K file`: what options in a file that the line itself made send away.
+fn configured(act: &mut Act<'_, '_>) {
+    let Some(file) = act.reading.value("--config").cloned() else {
+        return;
+    };
+    let text = act.judge.content(&file, &act.cwd).text.unwrap_or_default();
+    for line in text.lines().take(MAX_PUTS) {
+        let Some((key, value)) = line.trim().split_once(['=', ':', ' ']) else {
+            continue;
+        };
+        let value = Given::known(value.trim_matches(['=', ':', ' ', '"']), file.span);
+        match key.trim_start_matches('-') {
+            "T" | "upload-file" => url::file_upload(act, &value),
+            "d" | "F" | "json" => url::upload(act, &value),
+            key if key.starts_with("data") || key.starts_with("form") => url::upload(act, &value),
+            _ => {}
+        }
     }
 }
 

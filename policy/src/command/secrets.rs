@@ -15,6 +15,8 @@ const PRINT: &[(&str, &[&str])] = &[
     ("declare", &["-p"]),
     ("declare", &["!"]),
     ("typeset", &["!"]),
+    ("jq", &["env"]),
+    ("jq", &["$ENV"]),
     // Stores of secrets.
     ("pass", &["show"]),
     ("gopass", &["show"]),
