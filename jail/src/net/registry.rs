@@ -126,8 +126,9 @@ pub fn needed(args: &RunArgs, account: &Account) -> Vec<Vec<u8>> {
         let own = configured(install.client, &account.home);
         if own.is_empty() {
             // The policy may have a group of the client's name; where it has none, somebody is
-            // asked, if anybody is there.
-            let mark = match !args.no_broker && std::io::stderr().is_terminal() {
+            // asked, if anybody is there: at the terminal, or behind an agent.
+            let attended = args.agent.is_some() || std::io::stderr().is_terminal();
+            let mark = match !args.no_broker && attended {
                 true => '?',
                 false => '@',
             };
