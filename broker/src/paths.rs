@@ -46,7 +46,7 @@ impl Places {
 
     /// Locked by the one broker that writes there.
     pub fn state_lock(&self) -> PathBuf {
-        self.state.join("broker.lock")
+        self.state.join("records.lock")
     }
 
     /// Outcomes that could not be told at once.
