@@ -83,6 +83,9 @@ pub struct Protection {
     crowded: bool,
     /// When the last look began.
     looked: Moment,
+    /// Something was noticed during the run: what came between a look at a new folder and the
+    /// watch on it is found by the last look alone.
+    stirred: bool,
     /// Folders of git that the command has made.
     made: Vec<PathBuf>,
     /// Folders of git that the command writes to a copy of; they are judged elsewhere.
@@ -212,6 +215,7 @@ impl Protection {
             fresh: Vec::new(),
             crowded: false,
             looked: Moment::now(),
+            stirred: false,
             made: Vec::new(),
             copied: Vec::new(),
             pointers: Vec::new(),
@@ -357,7 +361,7 @@ impl Protection {
             _ => false,
         };
         // What is awaited could have appeared between two folders' being watched.
-        if !quiet || !self.made.is_empty() || !self.start.awaited.is_empty() {
+        if self.stirred || !quiet || !self.made.is_empty() || !self.start.awaited.is_empty() {
             self.look(None);
         }
         self.sweep();
@@ -417,6 +421,7 @@ impl Protection {
             fresh: Vec::new(),
             crowded: false,
             looked: Moment::now(),
+            stirred: false,
             made: Vec::new(),
             copied: Vec::new(),
             pointers: Vec::new(),
@@ -565,6 +570,7 @@ impl supervise::Guard for Protection {
 
     fn notice(&mut self, jail: &Jail) -> Notice {
         if self.ended.is_none() && self.watch.as_ref().is_some_and(Watch::happened) {
+            self.stirred = true;
             // Without namespaces nothing can be mounted, and Landlock keeps known names closed
             // whatever becomes of them: what is new is judged.
             self.look(jail.spaces.as_ref().map(|_| jail));
