@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sjail_policy::bytes::ByteString;
 use sjail_policy::config::{
-    self, CommandLine, Format, GroupMembers, Holder, HolderKind, Loaded, MAX_FILE, PolicyFile,
-    Sources, Trust, WorkspaceChoice, WorkspaceFile,
+    self, CommandLine, GroupMembers, Holder, HolderKind, Loaded, MAX_FILE, PolicyFile, Sources,
+    Trust, WORKSPACE_FILES, WorkspaceChoice, WorkspaceFile,
 };
 
 use crate::account::Account;
@@ -25,11 +25,6 @@ use crate::paths;
 const SYSTEM: &str = "/etc/sjail/policy.toml";
 /// Who is in which group.
 const GROUP: &str = "/etc/group";
-/// The files that come with a project.
-const WORKSPACE: [(&str, Format); 2] = [
-    ("sjail.toml", Format::Toml),
-    ("SANDBOX.md", Format::Markdown),
-];
 /// Where the contents that are trusted are pinned.
 const PINS: &str = "trust";
 /// So many put-together policies are remembered.
@@ -176,7 +171,7 @@ impl Policies {
     /// Everything that the policy for a workspace is made of, as it is now.
     fn glance(&self, workspace: &Path) -> Glance {
         let own = [Path::new(SYSTEM).to_owned(), self.user_file()];
-        let files = WORKSPACE.map(|(name, _)| workspace.join(name));
+        let files = WORKSPACE_FILES.map(|(name, _)| workspace.join(name));
         let pins = files.each_ref().map(|file| pin(file));
         let group = PathBuf::from(GROUP);
         let all = own.iter().chain(&files).chain(&pins).chain([&group]);
@@ -272,7 +267,7 @@ impl Policies {
     /// The files that came with a project, and whether their content is pinned.
     fn workspace_files(&self, workspace: &Path) -> Result<Vec<WorkspaceFile>> {
         let mut files = Vec::new();
-        for (name, format) in WORKSPACE {
+        for (name, format) in WORKSPACE_FILES {
             let path = workspace.join(name);
             // A link would have us read, and quote, what its maker cannot.
             if let Some(text) = content(&path, nix::libc::O_NOFOLLOW)? {

@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use sjail_policy::config::{
-    CommandLine, Format, GroupMembers, Holder, HolderKind, MAX_FILE, PolicyFile, Sources,
+    CommandLine, GroupMembers, Holder, HolderKind, MAX_FILE, PolicyFile, Sources, WORKSPACE_FILES,
     WorkspaceFile,
 };
 
@@ -41,10 +41,7 @@ pub fn gather(
         uid: account.uid,
         machine_memory: crate::limits::machine_memory(),
     };
-    for (name, format) in [
-        ("sjail.toml", Format::Toml),
-        ("SANDBOX.md", Format::Markdown),
-    ] {
+    for (name, format) in WORKSPACE_FILES {
         let path = workspace.join(name);
         if let Some((_, text)) = read(&path, libc::O_NOFOLLOW)? {
             let trust = TrustStore::of(&State::of(account)).trust(&path, &text);

@@ -4,6 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
+use sjail_policy::config::WORKSPACE_FILES;
 
 use crate::error::Error;
 
@@ -56,10 +57,10 @@ fn unnamed(cwd: &Path, home: &Path) -> Result<PathBuf, Error> {
     }
     // A command inside can make a repository, and must not leave a project's rules by that.
     let above = found.ancestors().skip(1);
-    let of_a_project = above.take_while(|folder| too_wide(folder, &home).is_none());
-    let policy = of_a_project
-        .flat_map(|folder| POLICIES.map(|name| folder.join(name)))
-        .find(|policy| std::fs::symlink_metadata(policy).is_ok());
+    let policy = above
+        .take_while(|folder| !home.starts_with(folder))
+        .flat_map(|folder| WORKSPACE_FILES.map(|(name, _)| folder.join(name)))
+        .find(|policy| is_ours_to_heed(policy));
     match policy {
         Some(policy) => Err(Error::PolicyAbove {
             workspace: found.to_owned(),
@@ -69,21 +70,31 @@ fn unnamed(cwd: &Path, home: &Path) -> Result<PathBuf, Error> {
     }
 }
 
-/// What a project's own policy is called.
-const POLICIES: [&str; 2] = ["sjail.toml", "SANDBOX.md"];
+/// Whether a policy is there, and not put by somebody else into a folder that everybody uses. (A
+/// command inside can give a folder that mode, too; its files are ours.)
+fn is_ours_to_heed(policy: &Path) -> bool {
+    let uid = nix::unistd::geteuid().as_raw();
+    let is_ours = |file: std::fs::Metadata| file.uid() == uid || file.uid() == 0;
+    let folder = policy.parent().unwrap_or(policy);
+    std::fs::symlink_metadata(policy).is_ok_and(|file| is_ours(file) || !is_everybodys(folder))
+}
 
 /// Why a folder is not taken for a project unless it is named: everything in it could be read
 /// and changed, and every socket in it reached.
 fn too_wide(found: &Path, home: &Path) -> Option<&'static str> {
-    const EVERYBODYS: u32 = 0o1002;
-    let mode = std::fs::metadata(found).map_or(0, |folder| folder.mode());
     if home.starts_with(found) {
         return Some("holds your whole home");
     }
-    if mode & EVERYBODYS == EVERYBODYS {
+    if is_everybodys(found) {
         return Some("everybody uses, and where programs of yours keep their sockets");
     }
     is_settings(found, home).then_some("is where programs keep keys and settings of yours")
+}
+
+/// Writable to everybody, each their own names: `/tmp` and its like.
+fn is_everybodys(folder: &Path) -> bool {
+    const EVERYBODYS: u32 = 0o1002;
+    std::fs::metadata(folder).is_ok_and(|folder| folder.mode() & EVERYBODYS == EVERYBODYS)
 }
 
 /// A hidden folder of the home, and what is in it, but for a repository that lies there.

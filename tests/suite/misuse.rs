@@ -553,6 +553,13 @@ fn a_policy_above_is_not_left_by_a_repository(scene: &Scene) -> Verdict {
         .succeeds()?;
     let plain = scene.run(["--", "cat", ".env"]).cwd(&sub).output()?;
     refused(&plain, 125, "sjail.toml above it does not hold")?.lacks("secret")?;
+    // Nor by a folder in between that looks like everybody's.
+    let deep = sub.join("deep");
+    fs::create_dir_all(deep.join(".git"))?;
+    fs::set_permissions(&sub, fs::Permissions::from_mode(0o1777))?;
+    let plain = scene.run(["--", "true"]).cwd(&deep).output()?;
+    refused(&plain, 125, "sjail.toml above it does not hold")?;
+    fs::set_permissions(&sub, fs::Permissions::from_mode(0o755))?;
     let named = work.display().to_string();
     let said = scene.run(["--workspace", &named, "--", "cat", ".env"]);
     let said = said.cwd(&sub).output()?;

@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
-use sjail_policy::config::{CommandLine, Format, Loaded, Sources, Trust, WorkspaceFile, load};
+use sjail_policy::config::{
+    CommandLine, Format, Loaded, Sources, Trust, WORKSPACE_FILES, WorkspaceFile, load,
+};
 use sjail_policy::explain::Explanation;
 use sjail_policy::policy_test::{self, CaseResult};
 use sjail_policy::show::inert;
@@ -86,9 +88,6 @@ fn import(path: &Path) -> Result<u8, Failure> {
     Ok(Exit::Success.code())
 }
 
-/// Where a workspace's own policy is.
-const OWN: &str = "sjail.toml";
-
 /// What `sjail policy import` reads, where its tools keep it.
 const OTHERS: [&str; 2] = [".claude/security-config.json", "openclaw.json"];
 
@@ -156,10 +155,11 @@ fn check(files: &[PathBuf]) -> Result<u8, Failure> {
 fn others(judge: &Judge) -> impl Iterator<Item = String> {
     let own = Path::new(&judge.context.workspace);
     let is_there = move |name: &&str| own.join(name).is_file();
-    let taken = own.join(OWN).exists();
+    let [(policy, _), _] = WORKSPACE_FILES;
+    let taken = own.join(policy).exists();
     let found = OTHERS.into_iter().filter(move |_| !taken).filter(is_there);
-    found.map(|name| {
-        format!("note: {name} is not read; `sjail policy import {name} > {OWN}` takes it over\n")
+    found.map(move |name| {
+        format!("note: {name} is not read; `sjail policy import {name} > {policy}` takes it over\n")
     })
 }
 

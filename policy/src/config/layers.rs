@@ -74,6 +74,12 @@ pub enum Format {
     Markdown,
 }
 
+/// The files that come with a project, in the order in which they are read.
+pub const WORKSPACE_FILES: [(&str, Format); 2] = [
+    ("sjail.toml", Format::Toml),
+    ("SANDBOX.md", Format::Markdown),
+];
+
 /// Whether a workspace's file may loosen anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]

@@ -28,7 +28,7 @@ pub use grant::{Bind, GrantPath, refused_source};
 pub use key::{Key, LockPattern};
 pub use layers::{
     Format, Ignored, Loaded, Loosened, MAX_FILE, Notice, PolicyFile, ReadFile, Sources, Trust,
-    WorkspaceFile, load,
+    WORKSPACE_FILES, WorkspaceFile, load,
 };
 pub use origin::{Layer, Origin, Sourced};
 pub use ownership::{GroupMembers, Holder, HolderKind, Owner};
