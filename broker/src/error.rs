@@ -48,7 +48,7 @@ pub enum Error {
     #[error("systemd gives no group for limits: {0}")]
     Scope(String),
     /// The database refuses.
-    #[error("cannot {act} in the audit database: {source}")]
+    #[error("cannot {act} in the broker's audit database: {source}")]
     Database {
         /// What was being done.
         act: &'static str,
@@ -68,7 +68,7 @@ pub enum Error {
         known: i64,
     },
     /// What was to be written was not, because the transaction around it failed.
-    #[error("the record could not be made durable: {0}; free disk space or check the disk")]
+    #[error("the broker cannot make the record durable: {0}; free disk space or check the disk")]
     NotDurable(String),
     /// The thread that writes is gone.
     #[error("the audit writer has ended; restart sjail-broker")]

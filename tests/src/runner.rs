@@ -192,10 +192,19 @@ fn try_again<'a>(
         let Outcome::Failed(first) = &mut played.outcome else {
             continue;
         };
-        let again = run_jobs(vec![played.job], 1, ground, binaries).pop();
-        if let Some(second) = again.filter(|again| again.outcome == Outcome::Passed) {
-            unsteady.push((played.job.name(), std::mem::take(first)));
-            *played = second;
+        let Some(second) = run_jobs(vec![played.job], 1, ground, binaries).pop() else {
+            continue;
+        };
+        match &second.outcome {
+            Outcome::Passed => {
+                unsteady.push((played.job.name(), std::mem::take(first)));
+                *played = second;
+            }
+            Outcome::Failed(why) if why != first => {
+                first.push_str("\nat the second try:\n");
+                first.push_str(why);
+            }
+            _ => {}
         }
     }
     unsteady
