@@ -1,10 +1,10 @@
 //! What can be typed.
 //!
 //! Values stay as typed here: the policy reads them, because it also has to compare them
-//! with what its files say. `run` is on everybody's fast path: only its own flags are built when it is called, and
-//! none at all for the plain `sjail run -- PROGRAM ARG…`.
+//! with what its files say. `run` is on everybody's fast path: only its own flags are built
+//! when it is called, and none at all for the few that are typed all the time.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Parser;
@@ -277,17 +277,43 @@ pub struct RunArgs {
 impl RunArgs {
     /// Reads what stands behind `sjail run`.
     pub fn read(words: &[OsString]) -> Result<RunArgs, clap::Error> {
-        if let [dashes, rest @ ..] = words
-            && dashes == OsStr::new("--")
-            && !rest.is_empty()
-        {
-            return Ok(RunArgs {
-                command: rest.to_vec(),
-                ..RunArgs::default()
-            });
+        if let Some(args) = RunArgs::read_at_once(words) {
+            return Ok(args);
         }
         let name = OsString::from("sjail run");
         RunArgs::try_parse_from(std::iter::once(&name).chain(words))
+    }
+
+    /// Reads what hooks and people type all the time. Anything else is nothing here: all
+    /// flags are built for it, which takes as long as making a namespace.
+    fn read_at_once(words: &[OsString]) -> Option<RunArgs> {
+        let mut args = RunArgs::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let word = word.to_str()?;
+            match word {
+                "--" => {
+                    args.command = words.cloned().collect();
+                    let is_whole = !args.command.is_empty() && args.line.is_none();
+                    return is_whole.then_some(args);
+                }
+                "--json" => once(&mut args.json)?,
+                "--quiet" | "-q" => once(&mut args.quiet)?,
+                "--no-broker" if !args.no_wait => once(&mut args.no_broker)?,
+                "--no-wait" if !args.no_broker => once(&mut args.no_wait)?,
+                _ => match word.split_once('=')? {
+                    ("--agent", value) => fill(&mut args.agent, value)?,
+                    ("--session", value) => fill(&mut args.session, value)?,
+                    ("--workspace", value) => fill(&mut args.workspace, value)?,
+                    ("--profile", value) => fill(&mut args.profile, value)?,
+                    ("--net", value) => fill(&mut args.net, value)?,
+                    ("--timeout", value) => fill(&mut args.timeout, value)?,
+                    ("-c", value) => fill(&mut args.line, value)?,
+                    _ => return None,
+                },
+            }
+        }
+        args.line.is_some().then_some(args)
     }
 
     /// What words that make no sense as a whole still say: where the result object goes,
@@ -315,6 +341,16 @@ impl RunArgs {
     }
 }
 
+/// Sets a flag; nothing if it was set before, which is a mistake.
+fn once(flag: &mut bool) -> Option<()> {
+    (!std::mem::replace(flag, true)).then_some(())
+}
+
+/// Sets an option; nothing if it was set before or is set to nothing.
+fn fill<T: for<'a> From<&'a str>>(option: &mut Option<T>, value: &str) -> Option<()> {
+    (!value.is_empty() && option.replace(T::from(value)).is_none()).then_some(())
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -337,6 +373,50 @@ mod tests {
         assert_eq!(short.command, ["ls", "--json", "--"]);
         assert_eq!(short.command, long.command);
         assert!(!short.json && long.quiet);
+    }
+
+    #[test]
+    fn what_is_read_at_once_reads_the_same_in_full() {
+        let words = [
+            "--",
+            "ls",
+            "--json",
+            "--quiet",
+            "-q",
+            "--no-broker",
+            "--no-wait",
+            "--agent=a",
+            "--agent=",
+            "--session=s=t",
+            "--workspace=/w",
+            "--profile=strict",
+            "--net=none",
+            "--timeout=-1",
+            "-c=a b",
+            "-c",
+            "--dry-run",
+        ];
+        let in_full = |typed: &[OsString]| {
+            RunArgs::try_parse_from(std::iter::once(&OsString::from("sjail run")).chain(typed))
+        };
+        let mut at_once = 0;
+        // Every line of up to three of these words, before a command and without one.
+        for number in 0..(words.len() + 1).pow(3) {
+            let digit = |place: u32| number / (words.len() + 1).pow(place) % (words.len() + 1);
+            let typed = (0..3).filter_map(|place| words.get(digit(place)));
+            let typed: Vec<OsString> = typed.map(OsString::from).collect();
+            for tail in [&[][..], &["--".into(), "true".into()]] {
+                let typed = [&typed[..], tail].concat();
+                if let Some(args) = RunArgs::read_at_once(&typed) {
+                    at_once += 1;
+                    let full = in_full(&typed);
+                    assert!(full.is_ok(), "{typed:?}: {full:?}");
+                    let full = full.unwrap();
+                    assert_eq!(format!("{args:?}"), format!("{full:?}"), "{typed:?}");
+                }
+            }
+        }
+        assert!(at_once > 1000, "{at_once}");
     }
 
     #[test]

@@ -302,18 +302,16 @@ pub struct Captured {
     pub truncated: bool,
 }
 
-/// The one buffer that all taps of a run share.
-#[derive(Debug)]
+/// The one buffer that all taps of a run share; a run without taps has none.
+#[derive(Debug, Default)]
 pub struct Buffer(Box<[u8]>);
 
 impl Buffer {
-    /// An empty one.
-    pub fn new() -> Buffer {
-        Buffer(vec![0; CHUNK].into_boxed_slice())
-    }
-
-    /// Its bytes.
+    /// Its bytes, made when they are first wanted.
     pub fn bytes(&mut self) -> &mut [u8] {
+        if self.0.is_empty() {
+            self.0 = vec![0; CHUNK].into_boxed_slice();
+        }
         &mut self.0
     }
 }
@@ -422,7 +420,7 @@ mod tests {
     use super::*;
 
     fn drain(tap: &mut Tap, budget: &mut Budget) -> Passed {
-        let mut buffer = Buffer::new();
+        let mut buffer = Buffer::default();
         loop {
             match tap.advance(budget, &mut buffer) {
                 Passed::Some => {}

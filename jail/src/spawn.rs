@@ -6,7 +6,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal};
-use nix::sys::stat::{Mode, stat};
+use nix::sys::stat::{FileStat, Mode, fstat, stat};
 use nix::unistd::{Pid, getegid, geteuid, getpid};
 
 use crate::channel::{self, Outside, ToJail};
@@ -166,8 +166,8 @@ pub fn spawn(
     };
     // Gone by now: nothing is waited for.
     drop(vanguard);
-    if jail.spaces.is_some() {
-        all_differ(pid, layout.network)?;
+    if let Some(spaces) = &jail.spaces {
+        all_differ(pid, spaces, layout.network)?;
     }
     Ok(jail)
 }
@@ -204,7 +204,7 @@ fn handle(pid: Pid, name: &'static str) -> Result<OwnedFd, Error> {
 /// Claims only what is so: each namespace of the jail is another than ours. (The cgroup
 /// namespace pid 1 makes itself, see [`crate::verify`]: here it would be rooted where the
 /// supervisor is, not in the limits group.)
-fn all_differ(pid: Pid, network: NetworkSpace) -> Result<(), Error> {
+fn all_differ(pid: Pid, spaces: &Spaces, network: NetworkSpace) -> Result<(), Error> {
     let names: &[&'static str] = match network {
         NetworkSpace::Own | NetworkSpace::Published | NetworkSpace::Filtered => {
             &["user", "mnt", "pid", "ipc", "uts", "net"]
@@ -212,12 +212,17 @@ fn all_differ(pid: Pid, network: NetworkSpace) -> Result<(), Error> {
         NetworkSpace::Host => &["user", "mnt", "pid", "ipc", "uts"],
     };
     for name in names {
-        let id = |whose: &str| {
-            stat(format!("/proc/{whose}/ns/{name}").as_str())
-                .map(|stat| FileId::from(&stat))
+        let path = |whose: &str| stat(format!("/proc/{whose}/ns/{name}").as_str());
+        let of_jail = match *name {
+            "user" => fstat(&spaces.user),
+            "mnt" => fstat(&spaces.mount),
+            _ => path(&pid.to_string()),
+        };
+        let id = |stat: nix::Result<FileStat>| {
+            stat.map(|stat| FileId::from(&stat))
                 .map_err(|errno| Error::Handle { name, errno })
         };
-        if id(&pid.to_string())? == id("self")? {
+        if id(of_jail)? == id(path("self"))? {
             return Err(Error::SharedNamespace { name });
         }
     }

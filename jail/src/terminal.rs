@@ -400,7 +400,7 @@ mod tests {
 
     /// Moves bytes until nothing moves any more.
     fn settle(terminal: &mut Terminal) {
-        let mut buffer = Buffer::new();
+        let mut buffer = Buffer::default();
         for _ in 0..50 {
             let sides = terminal.waits().map(|wait| wait.map(|(side, _)| side));
             for side in sides.into_iter().flatten() {
@@ -481,7 +481,7 @@ mod tests {
         let mut pair = pair();
         pair.terminal.attach();
         drop(pair.person);
-        let mut buffer = Buffer::new();
+        let mut buffer = Buffer::default();
         let moved = pair.terminal.advance(Side::Keyboard, &mut buffer);
         assert_eq!(moved, Moved::HungUp);
         assert_eq!(write(&pair.inside, b"x"), Err(Errno::EIO));

@@ -1,5 +1,7 @@
 //! Limits, layout, namespaces, jail.
 
+use std::mem::ManuallyDrop;
+
 use nix::sys::signal::Signal;
 use sjail_policy::plan::{Desk as Asks, Plan};
 
@@ -132,6 +134,8 @@ pub(super) fn confine(
     );
     layout.processors = args.processors;
     report.prepared(&layout, &limits);
+    // This process ends with the run: handing its pieces back one by one is for nobody.
+    let layout = ManuallyDrop::new(layout);
     let vanguard = match layout.bare {
         Some(_) => None,
         None => Some(vanguard(guards.ahead.take(), layout.network)?),

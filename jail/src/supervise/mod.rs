@@ -105,7 +105,7 @@ pub fn run(jail: Jail, mut watch: Watch<'_>) -> Result<Outcome, Error> {
     let mut supervisor = Supervisor {
         jail,
         watch,
-        buffer: Buffer::new(),
+        buffer: Buffer::default(),
         phase: Phase::Building,
         watchdog: None,
         due: None,
