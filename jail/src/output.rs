@@ -202,7 +202,7 @@ impl Tap {
         let Some(source) = &self.source else {
             return Passed::End;
         };
-        let length = match read(source, &mut buffer.0) {
+        let length = match read(source, buffer.bytes()) {
             Ok(0) => {
                 self.source = None;
                 return Passed::End;
@@ -215,7 +215,7 @@ impl Tap {
             }
         };
         let within = budget.take(self.stream, length);
-        let bytes = &buffer.0[..within];
+        let bytes = &buffer.bytes()[..within];
         match &mut self.sink {
             Sink::Keep(kept) => kept.extend_from_slice(bytes),
             Sink::PassOn(outlet, ends) => {
