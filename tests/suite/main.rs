@@ -36,6 +36,7 @@ fn standing() -> Vec<(&'static str, Vec<Test>)> {
         ("escape", escape::suite()),
         ("protected", escape::protected::tests()),
         ("repositories", escape::repositories::suite()),
+        ("second_names", escape::second_names::suite()),
         ("broker", broker::suite()),
         ("asking", asking::suite()),
         ("needs", needs::suite()),

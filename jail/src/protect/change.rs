@@ -13,7 +13,7 @@ use sjail_policy::show;
 use super::finding::Finding;
 use super::inventory::{Inventory, Moment, Role, Sighting, paths};
 use super::links::Depth;
-use super::{Protection, hold, holders, repository};
+use super::{Protection, hold, holders, repository, second_names};
 use crate::spawn::Jail;
 use crate::sys::directory::Kind;
 use crate::sys::pidfd;
@@ -110,6 +110,9 @@ impl Protection {
 
     /// Deals with the difference between what is held and what is there.
     pub(super) fn settle(&mut self, mut now: Inventory, jail: Option<&Jail>) {
+        if jail.is_none() {
+            self.part(&mut now);
+        }
         self.note_made(&now);
         for path in now.opened.drain(..) {
             let finding = Finding::opened(&path);
@@ -208,8 +211,48 @@ impl Protection {
         {
             self.end(jail, &why);
         }
+        if let Some(jail) = jail
+            && let Some(doubled) = close.iter().find(|closed| second_names::has(&closed.path))
+        {
+            let why = format!(
+                "{} has a second name (a hard link) since this run, by which the jail could write it; the jail was ended",
+                show::name(&doubled.path)
+            );
+            self.end(jail, &why);
+        }
         for sighting in close {
             self.judge_closed(&sighting);
+        }
+    }
+
+    /// When no process of the jail is left: every protected file is parted from its other
+    /// names. What was written by one of those is judged like what was replaced.
+    fn part(&mut self, now: &mut Inventory) {
+        for sighting in &mut now.sightings {
+            if !sighting.has_second_name() || self.is_elsewhere(&sighting.path) {
+                continue;
+            }
+            match second_names::part(&sighting.path) {
+                Ok(false) => continue,
+                Ok(true) => self.findings.push(Finding::parted(&sighting.path)),
+                Err(error) => {
+                    let why = format!(
+                        "has a second name (a hard link), by which it can be written, and cannot be made a file of its own: {error}"
+                    );
+                    self.findings.push(Finding::noted(&sighting.path, why));
+                    continue;
+                }
+            }
+            let Some(parted) = Sighting::at(&sighting.path, sighting.role) else {
+                continue;
+            };
+            if let Some(held) = self.held.iter_mut().find(|held| held.is_same(sighting)) {
+                *held = parted.clone();
+                if parted.role == Role::GitConfig {
+                    self.judge(&parted);
+                }
+            }
+            *sighting = parted;
         }
     }
 
@@ -246,6 +289,13 @@ impl Protection {
 
     /// Judges git's own files that are closed now.
     fn judge_closed(&mut self, sighting: &Sighting) {
+        self.judge(sighting);
+        if self.was_known(&sighting.path) && sighting.role != Role::Way {
+            self.findings.push(Finding::held_again(&sighting.path));
+        }
+    }
+
+    fn judge(&mut self, sighting: &Sighting) {
         let mut findings = Vec::new();
         let judged = match sighting.role {
             Role::GitConfig => {
@@ -258,9 +308,6 @@ impl Protection {
         };
         self.admit(judged);
         self.findings.extend(findings);
-        if self.was_known(&sighting.path) && sighting.role != Role::Way {
-            self.findings.push(Finding::held_again(&sighting.path));
-        }
     }
 
     /// A file of a working tree that git itself has made in this repository.

@@ -118,6 +118,14 @@ impl Finding {
         )
     }
 
+    /// A protected file had a second name and has none any more.
+    pub fn parted(path: &Path) -> Finding {
+        Finding::noted(
+            path,
+            "had a second name (a hard link), by which it could be written; it is a file of its own now",
+        )
+    }
+
     /// Something to know.
     pub fn noted(path: &Path, why: impl Into<String>) -> Finding {
         Finding {

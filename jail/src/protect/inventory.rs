@@ -57,6 +57,8 @@ pub struct Sighting {
     pub born: (i64, u32),
     /// What it is.
     pub kind: Kind,
+    /// How many names lead to it.
+    pub names: u64,
     /// What it is for.
     pub role: Role,
 }
@@ -106,6 +108,11 @@ impl Sighting {
         self.path == other.path && self.id == other.id && self.born == other.born
     }
 
+    /// Whether it is a file that was to be found by another name, too, when it was seen.
+    pub fn has_second_name(&self) -> bool {
+        self.kind == Kind::File && self.names > 1
+    }
+
     /// What is at a path now.
     pub fn at(path: &Path, role: Role) -> Option<Sighting> {
         let stat = lstat(path).ok()?;
@@ -121,6 +128,7 @@ impl Sighting {
             id: FileId::from(&stat),
             born: statx::born(&name).unwrap_or_default(),
             kind,
+            names: stat.st_nlink,
             role,
         })
     }

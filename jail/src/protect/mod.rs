@@ -26,11 +26,13 @@ pub mod inventory;
 pub mod judge;
 pub mod links;
 pub mod names;
+mod new_file;
 pub mod quarantine;
 pub mod reach;
 pub mod record;
 pub mod repository;
 pub mod scan;
+pub mod second_names;
 pub mod stillness;
 pub mod watch;
 
@@ -156,6 +158,14 @@ pub enum Error {
     /// The copy cannot be noted for the case that sjail is killed.
     #[error(transparent)]
     Note(#[from] cleanup::Error),
+    /// A protected file can be written by another name.
+    #[error("{path} has a second name (a hard link), by which a command could write it, and cannot be made a file of its own: {source}; `find . -samefile {path}` shows the other, remove one", path = show::name(path))]
+    SecondName {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
     /// The record cannot be written.
     #[error("writing the record of protected names failed: {0}; is XDG_RUNTIME_DIR yours?")]
     Record(io::Error),
@@ -170,10 +180,40 @@ pub enum Hold {
     ReadOnly,
 }
 
+/// What the command writes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ground {
+    /// The host's own files.
+    Host,
+    /// Layers over them, which change nothing.
+    Layers,
+}
+
+/// Parts every protected file from its other names; whether there were any.
+fn part_all(found: &Inventory, findings: &mut Vec<Finding>) -> Result<bool, Error> {
+    let doubled = found.sightings.iter().filter(|s| s.has_second_name());
+    for sighting in doubled {
+        let path = &sighting.path;
+        if second_names::part(path).map_err(|source| Error::SecondName {
+            path: path.clone(),
+            source,
+        })? {
+            findings.push(Finding::parted(path));
+        }
+    }
+    Ok(!findings.is_empty())
+}
+
 impl Protection {
     /// Looks for protected names. `None` when the jail cannot write the workspace anyway,
     /// or nothing is to be protected.
-    pub fn prepare(plan: &Plan, sandbox: &Path, run: &RunId) -> Result<Option<Protection>, Error> {
+    /// What is writable has one name for each protected file afterwards.
+    pub fn prepare(
+        plan: &Plan,
+        sandbox: &Path,
+        run: &RunId,
+        ground: Ground,
+    ) -> Result<Option<Protection>, Error> {
         let protect = &plan.filesystem.protect;
         if plan.workspace.access != Access::Rw || protect.names.is_empty() {
             return Ok(None);
@@ -185,7 +225,11 @@ impl Protection {
             depth: protect.depth,
             shut: HashSet::new(),
         };
-        let start = search.run();
+        let mut start = search.run();
+        let mut findings = Vec::new();
+        if ground == Ground::Host && part_all(&start, &mut findings)? {
+            start = search.run();
+        }
         if start.shut.contains(&search.workspace) {
             return Err(Error::Shut(search.workspace));
         }
@@ -224,7 +268,7 @@ impl Protection {
             start,
             watch: None,
             record: None,
-            findings: Vec::new(),
+            findings,
             ended: None,
         }))
     }
@@ -350,6 +394,7 @@ impl Protection {
     /// The last look, when every process of the jail is gone.
     pub fn finish(mut self) -> Report {
         if let Some(copy) = self.copy.take() {
+            self.stirred = true;
             let mut findings = Vec::new();
             copy.apply(self.court(), &mut findings);
             self.findings.extend(findings);

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use sjail_policy::bytes::ByteString;
 use sjail_policy::show;
 
-use super::reach;
+use super::{reach, second_names};
 use crate::sys::file::{NO_LINKS, openat2};
 
 /// The quarantine of one sandbox.
@@ -160,6 +160,9 @@ impl Quarantine {
             let _ = fs::remove_dir_all(&to);
             return Err(failed(source));
         }
+        // Nobody is to change what lies here: whoever looks at it may put it back. What cannot
+        // be parted now is not put back without.
+        let _ = second_names::part_all(&to.join(stored(name)));
         Ok(item)
     }
 
@@ -218,6 +221,8 @@ pub fn restore(sandboxes: &Path, id: &str) -> Result<Item, Error> {
     let from = parent_of(&folder.join(stored(name))).map_err(|e| failed(e.into()))?;
     let into = parent_of(&path).map_err(|e| failed(e.into()))?;
     let to = PathBuf::from(format!("/proc/self/fd/{}", into.as_raw_fd())).join(name);
+    // Another name of it may still lie in the workspace.
+    second_names::part_all(&folder.join(stored(name))).map_err(failed)?;
     move_tree(&from, &stored(name), &to).map_err(failed)?;
     let _ = fs::remove_dir_all(&folder);
     Ok(item)

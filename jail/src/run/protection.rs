@@ -7,7 +7,7 @@ use super::noted::Noted;
 use crate::caller::State;
 use crate::cleanup::Leftover;
 use crate::error::Error;
-use crate::protect::{self, Protection, record};
+use crate::protect::{self, Ground, Protection, record};
 use crate::report::Report;
 
 /// Where a git command that must write git's configuration writes it.
@@ -36,7 +36,11 @@ pub(super) fn protection(
         &records,
         &plan.filesystem.protect.names,
     )));
-    let Some(mut protection) = Protection::prepare(plan, &sandbox, report.id())? else {
+    let ground = match git {
+        Git::OnLayers => Ground::Layers,
+        Git::OnCopy | Git::ReadOnly => Ground::Host,
+    };
+    let Some(mut protection) = Protection::prepare(plan, &sandbox, report.id(), ground)? else {
         return Ok(None);
     };
     for note in protection.notes() {

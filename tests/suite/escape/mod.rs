@@ -16,6 +16,7 @@ mod peers;
 mod project;
 pub mod protected;
 pub mod repositories;
+pub mod second_names;
 mod secrets;
 mod sockets;
 mod terminal;

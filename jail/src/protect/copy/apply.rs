@@ -4,17 +4,15 @@
 //! Another jail may run in the same workspace and swap folders for links meanwhile. So the
 //! host's side is reached from its open folder alone, through no link.
 
-use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag, openat, renameat};
+use nix::fcntl::{AT_FDCWD, renameat};
 use nix::sys::stat::{FchmodatFlags, FileStat, Mode, fchmodat};
-use nix::unistd::{UnlinkatFlags, unlinkat};
 use sjail_policy::git_config::Document;
 use sjail_policy::git_keys::{self, led_from};
 use sjail_policy::show;
@@ -24,6 +22,7 @@ use super::part::{Part, part};
 use crate::beneath::{Beneath, Kind, kind};
 use crate::protect::finding::Finding;
 use crate::protect::judge::{Court, is_live_hook};
+use crate::protect::new_file::{self, New};
 use crate::protect::quarantine;
 use crate::protect::repository::{self, line, small};
 use crate::sys::file::DescriptorPath;
@@ -152,7 +151,7 @@ impl Applying<'_, '_> {
             Err(Errno::EXDEV) => {
                 let mut bytes = Vec::new();
                 self.upper.file(below)?.read_to_end(&mut bytes)?;
-                let beside = below.with_file_name(format!(".sjail-{}", unique()));
+                let beside = new_file::beside(below);
                 let mode = Mode::from_bits_truncate(stat.st_mode);
                 let mut new = New::make(lower, &beside, mode)?;
                 new.file.write_all(&bytes)?;
@@ -313,46 +312,4 @@ fn lock(side: &Beneath, below: &Path, there: Option<&FileStat>) -> io::Result<Ne
         "{} exists: another git holds it, or one has died",
         show::name(side.path().join(beside))
     )))
-}
-
-/// A new file beside the one that it is to replace; gone if it does not.
-struct New {
-    folder: OwnedFd,
-    name: Option<std::ffi::CString>,
-    file: File,
-}
-
-impl New {
-    fn make(side: &Beneath, beside: &Path, mode: Mode) -> io::Result<New> {
-        let (folder, name) = side.parent(beside)?;
-        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
-        let file = openat(&folder, name.as_c_str(), flags | OFlag::O_NOFOLLOW, mode)?;
-        Ok(New {
-            folder,
-            name: Some(name),
-            file: file.into(),
-        })
-    }
-
-    fn rename(mut self, over: &Path) -> io::Result<()> {
-        let over = over.file_name().unwrap_or_default();
-        if let Some(name) = &self.name {
-            renameat(&self.folder, name.as_c_str(), &self.folder, over)?;
-        }
-        self.name = None;
-        Ok(())
-    }
-}
-
-impl Drop for New {
-    fn drop(&mut self) {
-        if let Some(name) = &self.name {
-            let _ = unlinkat(&self.folder, name.as_c_str(), UnlinkatFlags::NoRemoveDir);
-        }
-    }
-}
-
-fn unique() -> String {
-    let bytes = crate::sys::random::bytes::<6>();
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
