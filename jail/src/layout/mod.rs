@@ -11,6 +11,7 @@ mod hide;
 mod home;
 pub mod kept;
 mod look;
+pub mod places;
 mod program;
 mod rules;
 mod system;

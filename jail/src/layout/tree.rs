@@ -486,7 +486,7 @@ fn absolute(relative: &CString) -> PathBuf {
 }
 
 /// Joins without leaving a slash at the end when there is nothing to join.
-fn join(path: &Path, rest: &Path) -> PathBuf {
+pub fn join(path: &Path, rest: &Path) -> PathBuf {
     if rest.as_os_str().is_empty() {
         path.to_owned()
     } else {
