@@ -37,6 +37,7 @@ fn standing() -> Vec<(&'static str, Vec<Test>)> {
         ("protected", escape::protected::tests()),
         ("repositories", escape::repositories::suite()),
         ("second_names", escape::second_names::suite()),
+        ("second_paths", escape::second_paths::suite()),
         ("broker", broker::suite()),
         ("asking", asking::suite()),
         ("needs", needs::suite()),

@@ -65,6 +65,12 @@ impl Places {
         self.0.iter().filter_map(shows).collect()
     }
 
+    /// Whether a path of the host can be written by any of its names inside.
+    pub fn is_writable(&self, host: &Path) -> bool {
+        let mut seen = self.appearances(host).into_iter();
+        seen.any(|(_, access)| access == Access::Rw)
+    }
+
     /// What is mounted where a path inside lies.
     fn deepest(&self, inside: &Path) -> Option<&Shown> {
         self.0

@@ -74,7 +74,8 @@ impl Protection {
         if poll(&mut changed, PollTimeout::ZERO) == Ok(0) {
             return;
         }
-        match hold::mend(jail, &self.held) {
+        let held: Vec<_> = self.held.iter().map(|held| self.place_of(held)).collect();
+        match hold::mend(jail, &held) {
             Ok(bare) => {
                 let mut index = 0;
                 self.held.retain(|_| {
@@ -86,6 +87,13 @@ impl Protection {
                 let all = self.held.clone();
                 self.end_open(jail, &all, errno);
             }
+        }
+    }
+
+    fn place_of(&self, sighting: &Sighting) -> hold::Held {
+        hold::Held {
+            paths: self.inside(&sighting.path),
+            role: sighting.role,
         }
     }
 
@@ -144,7 +152,7 @@ impl Protection {
             .mounted()
             .into_iter()
             .filter(|sighting| !self.is_made(&sighting.path) && !self.is_elsewhere(&sighting.path))
-            .filter(|sighting| !is_held(sighting))
+            .filter(|sighting| !is_held(sighting) && self.is_in_reach(&sighting.path))
             .cloned()
             .collect();
         if !changed.is_empty() {
@@ -176,6 +184,7 @@ impl Protection {
             .chain(worktrees.map(|sighting| &sighting.path))
             .filter(|path| !known.contains(*path) && !self.is_made(path))
             .filter(|path| !self.copied.iter().any(|copied| path.starts_with(copied)))
+            .filter(|path| self.is_in_reach(path))
             .cloned()
             .collect();
         self.made.extend(made);
@@ -197,7 +206,8 @@ impl Protection {
         // Closed first, judged then: what is judged must not change any more.
         let mut mounts = Vec::new();
         if let Some(jail) = jail {
-            match hold::hold(jail, &close.iter().collect::<Vec<_>>()) {
+            let places: Vec<_> = close.iter().map(|closed| self.place_of(closed)).collect();
+            match hold::hold(jail, &places) {
                 Ok(made) => mounts = made,
                 Err(errno) => self.end_open(jail, &close, errno),
             }

@@ -56,12 +56,12 @@ impl Finding {
         }
     }
 
-    /// Something went to quarantine, and then for good.
-    pub fn deleted(self, why: &str) -> Finding {
+    /// More of the same name went there, for this reason.
+    pub fn and_more(self, why: &str) -> Finding {
         Finding {
             why: why.to_owned(),
             quarantine: None,
-            restore: None,
+            restore: Some("sjail quarantine list".to_owned()),
             ..self
         }
     }

@@ -8,11 +8,11 @@
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
-use super::inventory::{Role, Sighting};
+use super::inventory::Role;
 use crate::spawn::Jail;
 use crate::sys::file::{BENEATH, FileId, openat2};
 use crate::sys::mount::{self, READ_ONLY, Reach};
@@ -21,14 +21,24 @@ use crate::sys::{namespace, statx};
 /// How often a name is tried that changes under our hands.
 const TRIES: usize = 16;
 
+/// Something that is mounted on itself.
+#[derive(Debug)]
+pub struct Held {
+    /// Every path inside by which it could be written.
+    pub paths: Vec<PathBuf>,
+    /// What it is for.
+    pub role: Role,
+}
+
 /// Mounts every one of these on itself inside the running jail, ways writable, the rest
 /// read-only. Names that do not exist (any more) are passed over. Gives the numbers of
 /// the new mounts.
-pub fn hold(jail: &Jail, sightings: &[&Sighting]) -> Result<Vec<u64>, Errno> {
-    let paths: Vec<(CString, Role)> = sightings
-        .iter()
-        .filter_map(|sighting| Some((inside(&sighting.path)?, sighting.role)))
-        .collect();
+pub fn hold(jail: &Jail, all: &[Held]) -> Result<Vec<u64>, Errno> {
+    let mut paths = Vec::new();
+    for held in all {
+        let inside = held.paths.iter().filter_map(|path| inside(path));
+        paths.extend(inside.map(|path| (path, held.role)));
+    }
     let spaces = jail.spaces.as_ref().ok_or(Errno::ENOTSUP)?;
     let answer = namespace::inside(spaces.user.as_fd(), spaces.mount.as_fd(), || {
         let root = openat2(None, c"/", libc::O_PATH | libc::O_DIRECTORY, 0, 0)?;
@@ -52,30 +62,40 @@ pub fn hold(jail: &Jail, sightings: &[&Sighting]) -> Result<Vec<u64>, Errno> {
 /// mount goes with the file it is on when that is deleted or replaced, and a new file may
 /// even have the old one's number. What stands there instead is mounted on itself in the
 /// same breath: until then the jail can write it.
-pub fn mend(jail: &Jail, sightings: &[Sighting]) -> Result<Vec<usize>, Errno> {
-    let paths: Vec<(Option<CString>, Role)> = sightings
+pub fn mend(jail: &Jail, all: &[Held]) -> Result<Vec<usize>, Errno> {
+    let paths: Vec<(Vec<Option<CString>>, Role)> = all
         .iter()
-        .map(|sighting| (inside(&sighting.path), sighting.role))
+        .map(|held| {
+            (
+                held.paths.iter().map(|path| inside(path)).collect(),
+                held.role,
+            )
+        })
         .collect();
     let spaces = jail.spaces.as_ref().ok_or(Errno::ENOTSUP)?;
     let answer = namespace::inside(spaces.user.as_fd(), spaces.mount.as_fd(), || {
         let root = openat2(None, c"/", libc::O_PATH | libc::O_DIRECTORY, 0, 0)?;
         let flags = libc::O_PATH | libc::O_NOFOLLOW;
         let mut mounted = Vec::with_capacity(paths.len());
-        for (path, role) in &paths {
-            let Some(path) = path else {
-                mounted.push(0);
-                continue;
-            };
-            let held = openat2(Some(root.as_fd()), path, flags, 0, BENEATH)
-                .and_then(|file| statx::is_mount_root(file.as_fd()))
-                .unwrap_or(false);
-            mounted.push(u8::from(held));
-            if !held {
+        for (paths, role) in &paths {
+            let mut held = true;
+            for path in paths {
+                let is_mounted = path.as_ref().is_some_and(|path| {
+                    openat2(Some(root.as_fd()), path, flags, 0, BENEATH)
+                        .and_then(|file| statx::is_mount_root(file.as_fd()))
+                        .unwrap_or(false)
+                });
+                if is_mounted {
+                    continue;
+                }
+                held = false;
                 // What cannot be closed now is tried again when it is judged, and the
                 // jail ended if that fails too.
-                let _ = hold_one(root.as_fd(), path, *role);
+                if let Some(path) = path {
+                    let _ = hold_one(root.as_fd(), path, *role);
+                }
             }
+            mounted.push(u8::from(held));
         }
         Ok(mounted)
     })?;

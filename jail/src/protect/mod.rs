@@ -45,11 +45,12 @@ use nix::errno::Errno;
 use nix::poll::PollFlags;
 use sjail_policy::bytes::ByteString;
 use sjail_policy::git_command::Writer;
-use sjail_policy::plan::{Access, Plan};
+use sjail_policy::plan::{Access, Grant, Missing, Plan};
 use sjail_policy::profile::Profile;
 use sjail_policy::show;
 
 use crate::cleanup;
+use crate::layout::places::Places;
 use crate::result::RunId;
 use crate::spawn::Jail;
 use crate::supervise::{self, Notice};
@@ -68,6 +69,8 @@ use watch::Watch;
 #[derive(Debug)]
 pub struct Protection {
     search: Search,
+    /// Where the jail sees what; nothing is known of one that is gone.
+    places: Option<Places>,
     quarantine: Quarantine,
     /// What was there at the start, with the open folders that are watched.
     start: Inventory,
@@ -100,6 +103,8 @@ pub struct Protection {
     watch: Option<Watch>,
     record: Option<Record>,
     findings: Vec<Finding>,
+    /// What went to quarantine.
+    taken: quarantine::Amount,
     /// Why the jail was ended, if it was ended here.
     ended: Option<String>,
 }
@@ -189,6 +194,18 @@ pub enum Ground {
     Layers,
 }
 
+/// Whether the jail can write the workspace, or a part of it.
+fn is_written(plan: &Plan) -> bool {
+    let workspace = plan.workspace.path.as_path();
+    plan.workspace.access == Access::Rw
+        || plan.filesystem.grants.iter().any(|grant| {
+            let source = std::fs::canonicalize(grant.source.as_path());
+            let overlaps =
+                |source: PathBuf| source.starts_with(workspace) || workspace.starts_with(&source);
+            grant.access == Access::Rw && source.is_ok_and(overlaps)
+        })
+}
+
 /// Parts every protected file from its other names; whether there were any.
 fn part_all(found: &Inventory, findings: &mut Vec<Finding>) -> Result<bool, Error> {
     let doubled = found.sightings.iter().filter(|s| s.has_second_name());
@@ -204,6 +221,16 @@ fn part_all(found: &Inventory, findings: &mut Vec<Finding>) -> Result<bool, Erro
     Ok(!findings.is_empty())
 }
 
+/// A folder that is shown writable at its own path.
+pub fn writable(folder: &Path) -> Grant {
+    Grant {
+        source: folder.into(),
+        dest: folder.into(),
+        access: Access::Rw,
+        missing: Missing::Skip,
+    }
+}
+
 impl Protection {
     /// Looks for protected names. `None` when the jail cannot write the workspace anyway,
     /// or nothing is to be protected.
@@ -215,7 +242,7 @@ impl Protection {
         ground: Ground,
     ) -> Result<Option<Protection>, Error> {
         let protect = &plan.filesystem.protect;
-        if plan.workspace.access != Access::Rw || protect.names.is_empty() {
+        if protect.names.is_empty() || !is_written(plan) {
             return Ok(None);
         }
         let mut search = Search {
@@ -249,7 +276,10 @@ impl Protection {
             .collect();
         let tops = start.tops.clone();
         let seen = start.children.iter().cloned().collect();
+        let mut grants = plan.filesystem.grants.clone();
+        grants.extend(start.grants.iter().map(|folder| writable(folder)));
         Ok(Some(Protection {
+            places: Some(Places::of(&plan.workspace, &grants)),
             quarantine: Quarantine::new(sandbox, run.as_str()),
             search,
             held,
@@ -269,6 +299,7 @@ impl Protection {
             watch: None,
             record: None,
             findings,
+            taken: quarantine::Amount::default(),
             ended: None,
         }))
     }
@@ -361,17 +392,43 @@ impl Protection {
         self.copy.as_ref()
     }
 
-    /// What the jail's set-up mounts on itself, in this order. Paths are the same inside
-    /// and outside.
+    /// What the jail's set-up mounts on itself, in this order, by its paths inside.
     pub fn holds(&self) -> Vec<(PathBuf, Hold)> {
         let hold = |sighting: &Sighting| match sighting.role {
             Role::Way => Hold::Pin,
             _ => Hold::ReadOnly,
         };
-        self.held
-            .iter()
-            .map(|sighting| (sighting.path.clone(), hold(sighting)))
+        let mut holds = Vec::new();
+        for held in &self.held {
+            let inside = self.inside(&held.path).into_iter();
+            holds.extend(inside.map(|path| (path, hold(held))));
+        }
+        // The layer that is written instead lies over one of its places alone.
+        for git_dir in &self.copied {
+            let others = self.inside(git_dir).into_iter();
+            let others = others.filter(|path| path != git_dir);
+            holds.extend(others.map(|path| (path, Hold::ReadOnly)));
+        }
+        holds
+    }
+
+    /// The paths by which the jail could write something of the host.
+    fn inside(&self, path: &Path) -> Vec<PathBuf> {
+        let Some(places) = &self.places else {
+            return vec![path.to_owned()];
+        };
+        let seen = places.appearances(path).into_iter();
+        seen.filter(|(_, access)| *access == Access::Rw)
+            .map(|(path, _)| path)
             .collect()
+    }
+
+    /// Whether the jail could have made or changed this: the host's own work elsewhere is
+    /// nobody's business.
+    fn is_in_reach(&self, path: &Path) -> bool {
+        self.places
+            .as_ref()
+            .is_none_or(|places| places.is_writable(path))
     }
 
     /// The files that the command could not write, each of them judged if it changed.
@@ -459,6 +516,7 @@ impl Protection {
             .filter_map(|s| Some((s.path.clone(), repository::small(&s.path)?)))
             .collect();
         let mut protection = Protection {
+            places: None,
             held: start.sightings.clone(),
             configs,
             tops,
@@ -476,6 +534,7 @@ impl Protection {
             watch: None,
             record: None,
             findings: Vec::new(),
+            taken: quarantine::Amount::default(),
             ended: None,
             search,
             quarantine,
@@ -524,6 +583,9 @@ impl Protection {
         for git_dir in git_dirs.chain(self.made.clone()).collect::<Vec<_>>() {
             let found = links::made_since(&began, &git_dir, depth);
             for path in found.paths {
+                if !self.is_in_reach(&path) {
+                    continue;
+                }
                 self.take(
                     &path,
                     "appeared during the run, and git would write through it",
@@ -536,27 +598,37 @@ impl Protection {
         }
     }
 
+    /// Moves a name to quarantine. It may be the host's own work, so nothing is ever deleted:
+    /// a jail that makes more than can be kept is ended.
     fn take(&mut self, path: &Path, why: &str) {
-        /// A command that makes the same name again and again fills no disk.
-        const KEPT: usize = 8;
-        let before = self
-            .findings
-            .iter()
-            .filter(|f| f.is_quarantined(path))
-            .count();
-        match self.quarantine.take(path, why) {
+        /// So many of one name are told one by one.
+        const TOLD: usize = 8;
+        let item = match self.quarantine.take(path, why) {
             // Gone by itself meanwhile.
-            Ok(None) => {}
-            Ok(Some(item)) if before >= KEPT => {
-                let _ = self.quarantine.discard(&item);
-                if before == KEPT {
-                    let again = "came again and again during the run; the later ones were deleted";
-                    self.findings
-                        .push(Finding::quarantined(&item).deleted(again));
-                }
+            Ok(None) => return,
+            Ok(Some(item)) => item,
+            Err(error) => {
+                self.findings.push(Finding::noted(path, error.to_string()));
+                return;
             }
-            Ok(Some(item)) => self.findings.push(Finding::quarantined(&item)),
-            Err(error) => self.findings.push(Finding::noted(path, error.to_string())),
+        };
+        self.taken.count(&self.quarantine.place_of(&item));
+        if self.taken.is_too_much() && self.ended.is_none() {
+            self.ended = Some(format!(
+                "{} and other protected names came again and again; the jail was ended, and all of them are in quarantine",
+                show::name(path)
+            ));
+        }
+        let of_that_name = |finding: &&Finding| finding.is_quarantined(path);
+        let before = self.findings.iter().filter(of_that_name).count();
+        match before {
+            0..TOLD => self.findings.push(Finding::quarantined(&item)),
+            TOLD => {
+                let again = "came again and again during the run";
+                self.findings
+                    .push(Finding::quarantined(&item).and_more(again));
+            }
+            _ => {}
         }
     }
 

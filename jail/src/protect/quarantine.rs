@@ -166,9 +166,9 @@ impl Quarantine {
         Ok(item)
     }
 
-    /// Deletes what was just taken.
-    pub fn discard(&self, item: &Item) -> io::Result<()> {
-        fs::remove_dir_all(self.folder.join(&item.id))
+    /// Where something that was taken lies.
+    pub fn place_of(&self, item: &Item) -> PathBuf {
+        self.folder.join(&item.id)
     }
 
     /// Keeps bytes that are about to be replaced, under the name of the file they were in.
@@ -184,6 +184,44 @@ impl Quarantine {
         builder.create(&self.folder).map_err(failed)?;
         fs::write(&scratch, bytes).map_err(failed)?;
         self.take_as(&scratch, path, why)
+    }
+}
+
+/// How much went to quarantine in a run.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Amount {
+    files: usize,
+    bytes: u64,
+}
+
+impl Amount {
+    /// More than a person leaves there, and far less than a disk holds.
+    const MOST_FILES: usize = 4096;
+    const MOST_BYTES: u64 = 1 << 30;
+
+    /// Counts a tree in, as far as that matters.
+    pub fn count(&mut self, top: &Path) {
+        let mut left = vec![top.to_owned()];
+        while let Some(path) = left.pop() {
+            if self.is_too_much() {
+                return;
+            }
+            let Ok(there) = fs::symlink_metadata(&path) else {
+                continue;
+            };
+            self.files += 1;
+            if there.is_dir() {
+                let entries = fs::read_dir(&path).into_iter().flatten();
+                left.extend(entries.flatten().map(|entry| entry.path()));
+            } else {
+                self.bytes = self.bytes.saturating_add(there.len());
+            }
+        }
+    }
+
+    /// Whether a jail that goes on like that must be ended.
+    pub fn is_too_much(&self) -> bool {
+        self.files > Amount::MOST_FILES || self.bytes > Amount::MOST_BYTES
     }
 }
 

@@ -1,7 +1,7 @@
 //! The names that are kept from the command.
 
 use sjail_policy::git_command;
-use sjail_policy::plan::{Access, Grant, Missing, Plan};
+use sjail_policy::plan::Plan;
 
 use super::noted::Noted;
 use crate::caller::State;
@@ -47,12 +47,7 @@ pub(super) fn protection(
         report.note(note);
     }
     for folder in protection.grants() {
-        plan.filesystem.grants.push(Grant {
-            source: folder.as_path().into(),
-            dest: folder.as_path().into(),
-            access: Access::Rw,
-            missing: Missing::Skip,
-        });
+        plan.filesystem.grants.push(protect::writable(folder));
     }
     if git == Git::OnLayers {
         if let Some(writer) = git_command::writer(&plan.command.argv) {

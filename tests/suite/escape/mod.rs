@@ -17,6 +17,7 @@ mod project;
 pub mod protected;
 pub mod repositories;
 pub mod second_names;
+pub mod second_paths;
 mod secrets;
 mod sockets;
 mod terminal;
