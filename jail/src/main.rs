@@ -62,6 +62,7 @@ mod step;
 mod supervise;
 mod sys;
 mod terminal;
+mod tick;
 mod trace;
 mod trust;
 mod verify;

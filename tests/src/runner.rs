@@ -320,10 +320,14 @@ fn run_job(job: &Job<'_>, ground: &Path, binaries: &Binaries) -> io::Result<Outc
         command.uid(uid.as_raw()).gid(gid.as_raw());
     }
     let detach = || {
-        // SAFETY: two system calls without memory arguments, between fork and exec.
+        // SAFETY: system calls without memory arguments, between fork and exec.
         unsafe {
             libc::setsid();
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            // A shell's background job ignores some of these.
+            for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
         }
         Ok(())
     };

@@ -215,7 +215,7 @@ fn every_status_has_its_name(scene: &Scene) -> Verdict {
     desk.sjail(["run", "--approval", &id])?
         .exits(77)?
         .stderr_has("not now")?;
-    scene.home_file(POLICY, "[approval]\nttl = \"1s\"\n")?;
+    scene.home_file(POLICY, "[approval]\nttl = \"4s\"\n")?;
     let id = desk.ask(LINE)?;
     wait::until_true("it lapses", || {
         status(&id).is_ok_and(|now| now == "expired")

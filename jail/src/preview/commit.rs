@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use nix::unistd::syncfs;
 use sjail_policy::show;
 
+use super::Error;
 use super::entry;
 use super::fallback;
 use super::ground::Force;
@@ -20,8 +21,8 @@ use super::planner::Planner;
 use super::record::{self, Held, Record, State};
 use super::room::{self, Room};
 use super::walk::Count;
-use super::{Error, next_tick};
 use crate::beneath::{Kind, kind};
+use crate::tick;
 
 /// What of a preview is committed.
 #[derive(Debug, Clone)]
@@ -179,7 +180,7 @@ fn plan(
     };
     planner.journal.close()?;
     record.state = State::Committing;
-    record.began = Some(next_tick());
+    record.began = Some(tick::next());
     if let Err(error) = held.write(record) {
         record.state = State::Pending;
         return Err(error.into());
@@ -224,7 +225,7 @@ fn forward(
         return Err(failed(source));
     }
     record.state = State::Committed;
-    record.committed = Some(next_tick());
+    record.committed = Some(tick::next());
     settle(held, record).map_err(failed)
 }
 
@@ -268,7 +269,7 @@ fn backward(
         room.drop_backups();
     }
     record.state = State::Pending;
-    let ended = next_tick();
+    let ended = tick::next();
     if let Some(began) = record.began.take() {
         record.own.push((began, ended));
     }

@@ -45,7 +45,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use nix::time::{ClockId, clock_gettime};
 use sjail_policy::bytes::ByteString;
 use sjail_policy::plan::Plan;
 
@@ -56,6 +55,7 @@ use crate::protect::judge::Court;
 use crate::protect::quarantine::Quarantine;
 use crate::sys::file::FileId;
 use crate::sys::mount::READ_ONLY;
+use crate::tick;
 use commit::Conflict;
 use edges::Obstacle;
 use entry::Entry;
@@ -290,7 +290,7 @@ impl Preview {
             id: id.to_owned(),
             means: Means::Overlay,
             layers: Vec::new(),
-            started: next_tick(),
+            started: tick::next(),
             notes: Vec::new(),
             mounts: edges::mounts(),
         })
@@ -346,7 +346,7 @@ impl Preview {
         }
         if self.layers.iter().any(|layer| layer.means == Means::Copy) {
             // The copies were made now: what is older was not touched by the command.
-            self.started = next_tick();
+            self.started = tick::next();
         }
         Ok(())
     }
@@ -583,21 +583,4 @@ fn shown(path: &Path) -> Result<What, Failed> {
 
 fn c_string(path: &Path) -> io::Result<std::ffi::CString> {
     tree::c_string(path).map_err(io::Error::other)
-}
-
-/// A moment that file systems can tell from this one. Whatever the host changed before is
-/// older, whatever it changes afterwards is not. Files are stamped with the coarse clock,
-/// or between its steps with the fine one, so the coarse clock must have passed the fine
-/// one's present time; a step of it may still leave it behind.
-fn next_tick() -> (i64, i64) {
-    let read = |clock| clock_gettime(clock).map_or((0, 0), |time| (time.tv_sec(), time.tv_nsec()));
-    let now = read(ClockId::CLOCK_REALTIME);
-    for _ in 0..200 {
-        let coarse = read(ClockId::CLOCK_REALTIME_COARSE);
-        if coarse > now {
-            return coarse;
-        }
-        std::thread::sleep(std::time::Duration::from_micros(500));
-    }
-    now
 }

@@ -116,7 +116,7 @@ impl Copy {
         let mut copy = Copy {
             lower: Beneath::open(lower)?,
             folder: folder.to_owned(),
-            started: Moment::now(),
+            started: Moment::sharp(),
             configs: Vec::new(),
         };
         copy.remember_configs(Path::new(""), 0);

@@ -16,6 +16,7 @@ use nix::time::{ClockId, clock_gettime};
 use crate::sys::directory::Kind;
 use crate::sys::file::FileId;
 use crate::sys::statx;
+use crate::tick;
 
 /// Everything that one look found.
 #[derive(Debug, Default)]
@@ -192,6 +193,8 @@ pub fn paths(sightings: &[Sighting]) -> HashSet<PathBuf> {
 pub struct Moment {
     real: TimeSpec,
     boot: TimeSpec,
+    /// So much older a change time may be than what was changed.
+    grain: TimeSpec,
 }
 
 impl Moment {
@@ -201,6 +204,19 @@ impl Moment {
         Moment {
             real: read(ClockId::CLOCK_REALTIME),
             boot: read(ClockId::CLOCK_BOOTTIME),
+            grain: TimeSpec::new(0, 20_000_000),
+        }
+    }
+
+    /// A moment from which on the clock of file systems can tell what came before it: waits
+    /// for that clock's next step.
+    pub fn sharp() -> Moment {
+        let (seconds, nanoseconds) = tick::next();
+        let (now, real) = (Moment::now(), TimeSpec::new(seconds, nanoseconds));
+        Moment {
+            real,
+            boot: now.boot - (now.real - real),
+            grain: TimeSpec::new(0, 0),
         }
     }
 
@@ -212,6 +228,7 @@ impl Moment {
         Moment {
             real: now.real - age,
             boot: now.boot - age,
+            ..now
         }
     }
 
@@ -224,7 +241,6 @@ impl Moment {
 
     /// The same for what this is the stat of.
     pub fn may_precede(&self, stat: &FileStat) -> bool {
-        const COARSE: TimeSpec = TimeSpec::new(0, 20_000_000);
         const STEP: i64 = 5_000_000;
         let now = Moment::now();
         let moved = (now.real - self.real) - (now.boot - self.boot);
@@ -232,6 +248,6 @@ impl Moment {
             return true;
         }
         let changed = TimeSpec::new(stat.st_ctime, stat.st_ctime_nsec);
-        changed >= self.real - COARSE
+        changed >= self.real - self.grain
     }
 }
