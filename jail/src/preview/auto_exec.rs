@@ -5,14 +5,21 @@
 //! writable, or nobody could work. A run that touches one says so.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::ffi::OsStr;
 use std::fs;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::fcntl::OFlag;
+use nix::sys::stat::Mode;
 use serde::Serialize;
 use sjail_policy::bytes::ByteString;
 use sjail_policy::show;
+
+use crate::sys::directory::{self, Kind};
 
 /// Names that count in any folder, in order, and who runs what is in them.
 const ANYWHERE: [(&str, &str); 133] = [
@@ -220,13 +227,6 @@ pub fn runs(path: &Path) -> Option<&'static str> {
     if name.ends_with(".sample") {
         return None;
     }
-    let by_name = || {
-        let at = ANYWHERE
-            .binary_search_by(|(own, _)| (*own).cmp(name))
-            .ok()?;
-        ANYWHERE.get(at)
-    };
-    let by_suffix = || SUFFIXES.iter().find(|(end, _)| name.ends_with(end));
     let by_end = || ENDINGS.iter().find(|(end, _)| path.ends_with(end));
     let by_folder = || {
         let above = path.parent()?;
@@ -234,15 +234,32 @@ pub fn runs(path: &Path) -> Option<&'static str> {
             .iter()
             .find(|(folder, _)| above.ancestors().any(|above| above.ends_with(folder)))
     };
-    // What counts by its folder lies below one whose name begins with a dot, or `gradle`.
-    let is_special = || {
-        let bytes = path.as_os_str().as_encoded_bytes();
-        bytes.windows(2).any(|two| two == b"/.") || path.ends_with("gradle-wrapper.properties")
+    let by_place = || {
+        is_special(path)
+            .then(|| by_end().or_else(by_folder))
+            .flatten()
     };
-    by_name()
-        .or_else(by_suffix)
-        .or_else(|| is_special().then(|| by_end().or_else(by_folder)).flatten())
+    by_name(name.as_bytes())
+        .or_else(by_place)
         .map(|(_, by)| *by)
+}
+
+/// What counts wherever it lies.
+fn by_name(name: &[u8]) -> Option<&'static (&'static str, &'static str)> {
+    let at = ANYWHERE.binary_search_by(|(own, _)| own.as_bytes().cmp(name));
+    let by_suffix = || {
+        SUFFIXES
+            .iter()
+            .find(|(end, _)| name.ends_with(end.as_bytes()))
+    };
+    at.ok().and_then(|at| ANYWHERE.get(at)).or_else(by_suffix)
+}
+
+/// Whether a file can count by the folder it is in: below one whose name begins with a dot,
+/// or `gradle`.
+fn is_special(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    bytes.windows(2).any(|two| two == b"/.") || path.iter().any(|part| part == "gradle")
 }
 
 /// A file that was touched and runs code later.
@@ -323,30 +340,42 @@ fn look(tops: &[&Path], cwd: &Path, began: (i64, i64), names: usize) -> Looked {
         open.push_front(cwd.to_owned());
     }
     let mut is_partial = false;
+    let mut buffer = vec![0; 32 << 10];
     while let Some(folder) = open.pop_front() {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let Ok(opened) = nix::fcntl::open(&folder, flags, Mode::empty()) else {
+            continue;
+        };
         let is_git = folder.ends_with(".git");
-        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            if left == 0 {
-                is_partial = true;
-                break;
-            }
-            left -= 1;
-            let path = entry.path();
-            let name = entry.file_name();
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                match name.as_encoded_bytes().first() {
-                    _ if SKIPPED.iter().any(|skipped| name == *skipped) => {}
-                    _ if is_git && !GIT.iter().any(|own| name == *own) => {}
-                    // Was the first that was looked at.
-                    _ if path == cwd => {}
-                    // What tools and editors run is mostly there.
-                    Some(b'.') => open.push_front(path),
-                    _ => open.push_back(path),
+        let is_special = is_special(&folder);
+        'names: while let Ok(entries) = directory::read(opened.as_fd(), &mut buffer)
+            && !entries.is_end()
+        {
+            for (entry, kind) in entries {
+                if left == 0 {
+                    is_partial = true;
+                    break 'names;
                 }
-            } else if let Some(run_by) = runs(&path)
-                && is_newer(&path, began)
-            {
-                found.insert(Touched::new(&path, run_by));
+                left -= 1;
+                let name = entry.to_bytes();
+                let path = || folder.join(OsStr::from_bytes(name));
+                if directory::known(opened.as_fd(), entry, kind) == Kind::Folder {
+                    match name.first() {
+                        _ if SKIPPED.iter().any(|skipped| name == skipped.as_bytes()) => {}
+                        _ if is_git && !GIT.iter().any(|own| name == own.as_bytes()) => {}
+                        // Was the first that was looked at.
+                        _ if path() == cwd => {}
+                        // What tools and editors run is mostly there.
+                        Some(b'.') => open.push_front(path()),
+                        _ => open.push_back(path()),
+                    }
+                } else if (is_special || by_name(name).is_some())
+                    && let path = path()
+                    && let Some(run_by) = runs(&path)
+                    && is_newer(&path, began)
+                {
+                    found.insert(Touched::new(&path, run_by));
+                }
             }
         }
     }

@@ -73,24 +73,24 @@ pub fn made_since(since: &Moment, git_dir: &Path, depth: Depth) -> Found {
         let Some(open) = opened else { continue };
         let is_top = folder.as_os_str().is_empty();
         let changed = above || !is_top && fstat(&open).is_ok_and(|stat| since.may_precede(&stat));
-        let inside = match (part, has(&open, c"HEAD")) {
-            (Part::Modules, true) => Part::Git,
-            (part, _) => part,
+        let inside = match part {
+            Part::Modules if has(&open, c"HEAD") => Part::Git,
+            part => part,
         };
         while let Ok(entries) = directory::read(open.as_fd(), &mut buffer) {
             if entries.is_end() {
                 break;
             }
             for (name, kind) in entries {
-                let path = folder.join(OsStr::from_bytes(name.to_bytes()));
-                match kind {
+                let path = || folder.join(OsStr::from_bytes(name.to_bytes()));
+                match directory::known(open.as_fd(), name, kind) {
                     Kind::File => {}
                     Kind::Folder if depth == Depth::Top => {}
                     Kind::Folder => {
-                        folders.extend(below(inside, name).map(|part| (path, part, changed)));
+                        folders.extend(below(inside, name).map(|part| (path(), part, changed)));
                     }
                     Kind::Link | Kind::Other if leads_astray(since, &open, name, changed) => {
-                        found.paths.push(git_dir.join(path));
+                        found.paths.push(git_dir.join(path()));
                     }
                     Kind::Link | Kind::Other => {}
                 }

@@ -4,6 +4,8 @@ use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use nix::errno::Errno;
+use nix::fcntl::AtFlags;
+use nix::sys::stat::fstatat;
 
 /// What a folder says about one of its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +67,23 @@ impl<'a> Iterator for Entries<'a> {
                 return Some((name, kind));
             }
         }
+    }
+}
+
+/// What a name in a folder is, where the folder may not have said it: some file systems
+/// do not.
+pub fn known(folder: BorrowedFd<'_>, name: &CStr, said: Kind) -> Kind {
+    if said != Kind::Other {
+        return said;
+    }
+    match fstatat(folder, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+        Ok(stat) => match stat.st_mode & libc::S_IFMT {
+            libc::S_IFDIR => Kind::Folder,
+            libc::S_IFREG => Kind::File,
+            libc::S_IFLNK => Kind::Link,
+            _ => Kind::Other,
+        },
+        Err(_) => Kind::Other,
     }
 }
 

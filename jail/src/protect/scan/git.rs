@@ -70,8 +70,7 @@ impl Look<'_> {
             path: path.to_owned(),
         });
         self.way_to(path);
-        for (entry, kind) in &listing.names {
-            let entry = entry.to_bytes();
+        for (entry, kind) in listing.names() {
             let at = path.join(OsStr::from_bytes(entry));
             for name in starting_with(&self.search.names.git, entry) {
                 let role = match entry {
@@ -79,7 +78,7 @@ impl Look<'_> {
                     b"hooks" => Role::GitHooks,
                     _ => Role::GitOther,
                 };
-                self.name(&at, *kind, name.0.get(1..).unwrap_or_default(), role);
+                self.name(&at, kind, name.0.get(1..).unwrap_or_default(), role);
             }
             match (entry, kind) {
                 (b"config" | b"config.worktree", Kind::File) => {
@@ -118,9 +117,9 @@ impl Look<'_> {
             return;
         };
         self.way_to(path);
-        for (name, kind) in &listing.names {
-            let at = path.join(OsStr::from_bytes(name.to_bytes()));
-            if *kind != Kind::Folder {
+        for (name, kind) in listing.names() {
+            let at = path.join(OsStr::from_bytes(name));
+            if kind != Kind::Folder {
                 continue;
             }
             if lstat(&at.join("HEAD")).is_ok() {
@@ -142,9 +141,9 @@ impl Look<'_> {
             return;
         };
         self.way_to(path);
-        for (name, kind) in &listing.names {
-            let at = path.join(OsStr::from_bytes(name.to_bytes()));
-            if *kind != Kind::Folder {
+        for (name, kind) in listing.names() {
+            let at = path.join(OsStr::from_bytes(name));
+            if kind != Kind::Folder {
                 continue;
             }
             match repository::worktree_of(&at) {
@@ -157,8 +156,7 @@ impl Look<'_> {
                     for config in [shared, at.join("config.worktree")] {
                         self.configured(&config, &tree);
                     }
-                    for (entry, kind) in &inside.names {
-                        let entry = entry.to_bytes();
+                    for (entry, kind) in inside.names() {
                         let file = at.join(OsStr::from_bytes(entry));
                         for name in starting_with(&self.search.names.worktree, entry) {
                             let role = match entry {
@@ -166,7 +164,7 @@ impl Look<'_> {
                                 b"hooks" => Role::GitHooks,
                                 _ => Role::GitOther,
                             };
-                            self.name(&file, *kind, name.0.get(1..).unwrap_or_default(), role);
+                            self.name(&file, kind, name.0.get(1..).unwrap_or_default(), role);
                         }
                     }
                     self.watch(Watched {

@@ -1,6 +1,7 @@
 //! The names in a folder, and what each of them is.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -17,8 +18,9 @@ use crate::sys::file::{NO_LINKS, openat2};
 pub struct Listing {
     /// The folder, open for reading.
     pub fd: OwnedFd,
-    /// What is in it.
-    pub names: Vec<(CString, Kind)>,
+    /// All names, one after the other: a folder can have many.
+    bytes: Vec<u8>,
+    names: Vec<(Range<usize>, Kind)>,
 }
 
 /// Reads a folder, without following a link on the way to it.
@@ -26,15 +28,17 @@ pub fn of(path: &Path, buffer: &mut [u8]) -> Result<Listing, Errno> {
     let fd = open(path)?;
     // Reading the names is one permission, using them another.
     fstatat(&fd, c".", AtFlags::empty())?;
-    let mut names = Vec::new();
+    let (mut bytes, mut names) = (Vec::new(), Vec::new());
     loop {
         let entries = directory::read(fd.as_fd(), buffer)?;
         if entries.is_end() {
-            return Ok(Listing { fd, names });
+            return Ok(Listing { fd, bytes, names });
         }
         for (name, kind) in entries {
-            let kind = known(&fd, name, kind);
-            names.push((name.to_owned(), kind));
+            let start = bytes.len();
+            bytes.extend_from_slice(name.to_bytes());
+            let kind = directory::known(fd.as_fd(), name, kind);
+            names.push((start..bytes.len(), kind));
         }
     }
 }
@@ -46,34 +50,24 @@ pub fn open(path: &Path) -> Result<OwnedFd, Errno> {
     openat2(None, &path, flags, 0, NO_LINKS)
 }
 
-/// Some file systems do not say what a name is.
-fn known(folder: &OwnedFd, name: &CStr, kind: Kind) -> Kind {
-    if kind != Kind::Other {
-        return kind;
-    }
-    match fstatat(folder, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
-        Ok(stat) => match stat.st_mode & libc::S_IFMT {
-            libc::S_IFDIR => Kind::Folder,
-            libc::S_IFREG => Kind::File,
-            libc::S_IFLNK => Kind::Link,
-            _ => Kind::Other,
-        },
-        Err(Errno::ENOENT) | Err(_) => Kind::Other,
-    }
-}
-
 impl Listing {
+    /// Each name, and what it is.
+    pub fn names(&self) -> impl Iterator<Item = (&[u8], Kind)> + Clone {
+        let name = |range: &Range<usize>| self.bytes.get(range.clone()).unwrap_or_default();
+        self.names
+            .iter()
+            .map(move |(range, kind)| (name(range), *kind))
+    }
+
     /// What a name stands for. Where none is spelled like this, one that differs in case
     /// only is it: a file system may fold case. Both can be there where it does not, and
     /// then `.GIT` must not pass for `.git`.
     pub fn kind(&self, wanted: &[u8]) -> Option<Kind> {
-        let exactly = |name: &CStr| name.to_bytes() == wanted;
-        let folded = |name: &CStr| name.to_bytes().eq_ignore_ascii_case(wanted);
-        let mut names = self.names.iter();
-        let found = names.clone().find(|(name, _)| exactly(name));
+        let mut names = self.names();
+        let found = names.clone().find(|(name, _)| *name == wanted);
         found
-            .or_else(|| names.find(|(name, _)| folded(name)))
-            .map(|(_, kind)| *kind)
+            .or_else(|| names.find(|(name, _)| name.eq_ignore_ascii_case(wanted)))
+            .map(|(_, kind)| kind)
     }
 
     /// Whether there is such a name.
@@ -84,7 +78,7 @@ impl Listing {
     /// Git takes a folder with these for a repository of its own; `commondir` says where the
     /// others are.
     pub fn is_bare(&self) -> bool {
-        let own = self.has(b"objects") && self.has(b"refs");
-        self.has(b"HEAD") && (own || self.has(b"commondir"))
+        let own = || self.has(b"objects") && self.has(b"refs");
+        self.has(b"HEAD") && (own() || self.has(b"commondir"))
     }
 }

@@ -13,6 +13,7 @@ use sjail_policy::protect::NOT_SEARCHED;
 use sjail_policy::show;
 
 use super::Search;
+use super::leaves::Leaves;
 use super::listing::{self, Listing};
 use crate::protect::inventory::{Inventory, Role, Sighting, Watched};
 use crate::protect::names::{part_fits, starting_with};
@@ -27,6 +28,7 @@ pub(super) struct Look<'a> {
     pub(super) except: Vec<PathBuf>,
     pub(super) on_shut: OnShut,
     buffer: Vec<u8>,
+    leaves: Leaves,
     /// Where each sighting stands in the list: a hostile workspace has many.
     index: HashMap<PathBuf, usize>,
     placed: HashSet<PathBuf>,
@@ -51,6 +53,7 @@ impl<'a> Look<'a> {
             except: Vec::new(),
             on_shut: OnShut::Open,
             buffer: vec![0; 16 * 1024],
+            leaves: Leaves::of(&search.workspace),
             index: HashMap::new(),
             placed: HashSet::new(),
             git_dirs: HashSet::new(),
@@ -70,13 +73,12 @@ impl<'a> Look<'a> {
         let Some(listing) = self.list(path) else {
             return;
         };
-        for (name, kind) in &listing.names {
-            let entry = name.to_bytes();
-            let at = path.join(OsStr::from_bytes(entry));
+        for (entry, kind) in listing.names() {
             for name in starting_with(&self.search.names.plain, entry) {
-                self.name(&at, *kind, name.0.get(1..).unwrap_or_default(), Role::Plain);
+                let at = path.join(OsStr::from_bytes(entry));
+                self.name(&at, kind, name.0.get(1..).unwrap_or_default(), Role::Plain);
             }
-            self.child(at, entry, *kind, depth);
+            self.child(path, entry, kind, depth);
         }
         self.repository(path, &listing);
         self.inventory.tops.push(path.to_owned());
@@ -88,9 +90,9 @@ impl<'a> Look<'a> {
 
     /// A folder in which a repository may lie, or which may be one.
     pub(super) fn search(&mut self, path: &Path, depth: u8) {
-        // At the last level only two names matter, and asking for them is cheaper than
-        // reading the folder.
-        if depth >= self.search.depth {
+        // At the last level, and where there is nothing below, only two names matter, and
+        // asking for them is cheaper than reading the folder.
+        if depth >= self.search.depth || self.leaves.is_leaf(path) {
             self.inventory.searched.push((path.to_owned(), depth));
             let has = |name: &str| !matches!(lstat(&path.join(name)), Err(Errno::ENOENT));
             let bare = || has("objects") && has("refs") || has("commondir");
@@ -107,14 +109,15 @@ impl<'a> Look<'a> {
             self.top(path, depth);
             return;
         }
-        for (name, kind) in &listing.names {
-            let entry = name.to_bytes();
-            self.child(path.join(OsStr::from_bytes(entry)), entry, *kind, depth);
+        for (entry, kind) in listing.names() {
+            self.child(path, entry, kind, depth);
         }
     }
 
-    pub(super) fn child(&mut self, at: PathBuf, entry: &[u8], kind: Kind, depth: u8) {
+    /// A name in a folder that is searched: if it is a folder, it is searched as well.
+    pub(super) fn child(&mut self, folder: &Path, entry: &[u8], kind: Kind, depth: u8) {
         if kind == Kind::Folder && depth < self.search.depth && !is_skipped(entry) {
+            let at = folder.join(OsStr::from_bytes(entry));
             self.inventory.children.push(at.clone());
             self.queue.push((at, depth + 1));
         }
@@ -163,10 +166,9 @@ impl<'a> Look<'a> {
                 let Some(listing) = self.list(at) else {
                     return;
                 };
-                for (entry, kind) in &listing.names {
-                    if part_fits(part, entry.to_bytes()) {
-                        let below = at.join(OsStr::from_bytes(entry.to_bytes()));
-                        self.name(&below, *kind, rest, role);
+                for (entry, kind) in listing.names() {
+                    if part_fits(part, entry) {
+                        self.name(&at.join(OsStr::from_bytes(entry)), kind, rest, role);
                     }
                 }
                 if !self.placed.contains(at) {

@@ -5,12 +5,11 @@
 //! to [`MAX_FOLDERS`]; those that hold built or downloaded things are skipped.
 
 mod git;
+mod leaves;
 mod listing;
 mod look;
 
 use std::collections::HashSet;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use sjail_policy::show;
@@ -105,9 +104,8 @@ impl Search {
         let mut look = Look::new(self);
         if let Some(listing) = look.list(folder) {
             let depth = self.depth_of(folder);
-            for (name, kind) in &listing.names {
-                let entry = name.to_bytes();
-                look.child(folder.join(OsStr::from_bytes(entry)), entry, *kind, depth);
+            for (entry, kind) in listing.names() {
+                look.child(folder, entry, kind, depth);
             }
         }
         look.inventory.children
