@@ -55,15 +55,19 @@ pub fn run(args: &RunArgs) -> u8 {
 
 fn attempt(args: &RunArgs, report: &mut Report) -> Result<Outcome, Error> {
     sys::process::survive_file_size_limit().map_err(Error::Signals)?;
+    let early = match args.user {
+        None => ahead(args),
+        Some(_) => None,
+    };
     let account = caller::become_user(args.user.as_deref())?;
     if account.uid == 0 {
         report
             .note("the command runs as root inside the jail; --user NAME runs it as somebody else");
     }
     let desk = Desk::of(args, &account);
-    let ahead = match desk.is_inside() {
-        true => None,
-        false => ahead(args),
+    let ahead = match args.user {
+        None => early,
+        Some(_) => ahead(args),
     };
     if args.no_broker {
         return alone(args, account, ahead, report);
@@ -126,7 +130,8 @@ fn ran_elsewhere(args: &RunArgs, told: Elsewhere, report: &mut Report) -> Outcom
 /// Has the namespaces made while the policy is read and the broker asked, where that is
 /// likely to be of use. What stands in the way is said when they are needed.
 fn ahead(args: &RunArgs) -> Option<Vanguard> {
-    if args.allow_degraded {
+    let is_inside = args.user.is_none() && inside::an_agents_jail();
+    if args.allow_degraded || is_inside {
         return None;
     }
     let network = match args.net.as_ref().is_some_and(|mode| mode == "host") {

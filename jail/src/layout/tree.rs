@@ -2,7 +2,7 @@
 //! and where a path inside comes from outside.
 
 use std::collections::BTreeMap;
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -20,7 +20,8 @@ const WAY: u32 = 0o755;
 /// The tree, by paths inside: absolute, without links, `.` or `..`.
 #[derive(Debug, Default)]
 pub struct Tree {
-    folders: BTreeMap<PathBuf, u32>,
+    /// By their bytes: a folder comes before what is in it.
+    folders: BTreeMap<OsString, u32>,
     files: Vec<NewFile>,
     links: Vec<(PathBuf, PathBuf)>,
     /// What is mounted, in the order in which it was asked for.
@@ -121,7 +122,7 @@ impl Tree {
     /// A folder of the jail's own. Parents are made as needed.
     pub fn folder(&mut self, path: &Path, mode: u32) {
         self.ways_to(path);
-        self.folders.insert(path.to_owned(), mode);
+        self.folders.insert(path.into(), mode);
     }
 
     /// A file of the jail's own with these contents.
@@ -144,7 +145,7 @@ impl Tree {
     /// Shows a host path. The same destination again replaces what was there before.
     pub fn show(&mut self, seen: Seen, dest: &Path, shown: Shown) {
         self.mounts
-            .retain(|entry| entry.dest != dest || !matches!(entry.origin, Origin::Host(_)));
+            .retain(|entry| !same(&entry.dest, dest) || !matches!(entry.origin, Origin::Host(_)));
         self.mounts.push(Entry {
             dest: dest.to_owned(),
             origin: Origin::Host(seen),
@@ -161,7 +162,7 @@ impl Tree {
 
     /// Whether [`Tree::keep`] has put something there.
     pub fn is_kept(&self, dest: &Path) -> bool {
-        self.kept.iter().any(|kept| kept == dest)
+        self.kept.iter().any(|kept| same(kept, dest))
     }
 
     /// Whether a path inside was granted: it is a host mount or lies below one that is not
@@ -195,7 +196,7 @@ impl Tree {
     /// Makes a folder inside something granted a mount of its own, so that it cannot be
     /// renamed or removed: with it, what is mounted below would move out of its name.
     pub fn pin(&mut self, dest: &Path) {
-        if !self.mounts.iter().any(|entry| entry.dest == dest) {
+        if !self.mounts.iter().any(|entry| same(&entry.dest, dest)) {
             self.own(What::Itself, dest, 0);
         }
     }
@@ -229,7 +230,7 @@ impl Tree {
     pub fn link_at(&self, path: &Path) -> Option<&Path> {
         self.links
             .iter()
-            .find(|(link, _)| link == path)
+            .find(|(link, _)| same(link, path))
             .map(|(_, target)| target.as_path())
     }
 
@@ -250,7 +251,8 @@ impl Tree {
 
     /// Whether a path inside is a folder of the jail's own.
     pub fn has_folder(&self, inside: &Path) -> bool {
-        self.folders.contains_key(inside) || self.mounts.iter().any(|entry| entry.dest == inside)
+        self.folders.contains_key(inside.as_os_str())
+            || self.mounts.iter().any(|entry| same(&entry.dest, inside))
     }
 
     /// Whether a path inside is a host mount or lies below one.
@@ -262,7 +264,8 @@ impl Tree {
 
     fn ways_to(&mut self, path: &Path) {
         for parent in path.ancestors().skip(1) {
-            if parent != Path::new("/") && !self.folders.contains_key(parent) {
+            let parent = parent.as_os_str();
+            if parent != "/" && !self.folders.contains_key(parent) {
                 self.folders.insert(parent.to_owned(), WAY);
             }
         }
@@ -286,7 +289,7 @@ impl Tree {
         let links = std::mem::take(&mut self.links);
         for (link, _) in &links {
             // A folder on the way to a mount takes the place of a link.
-            if self.folders.contains_key(link) {
+            if self.folders.contains_key(link.as_os_str()) {
                 return Err(Error::BehindLink { path: link.clone() });
             }
         }
@@ -312,6 +315,7 @@ impl Tree {
         let folders = self
             .folders
             .iter()
+            .map(|(path, mode)| (Path::new(path), mode))
             .filter(|(path, _)| !self.covered_strictly(path))
             .map(|(path, mode)| {
                 Ok(NewFolder {
@@ -352,7 +356,7 @@ impl Tree {
     fn covered_strictly(&self, path: &Path) -> bool {
         self.mounts.iter().any(|entry| {
             matches!(entry.origin, Origin::Host(_))
-                && path != entry.dest
+                && !same(path, &entry.dest)
                 && within(path, &entry.dest)
         })
     }
@@ -370,7 +374,7 @@ impl Tree {
         };
         let below_host = self.mounts.iter().find(|other| {
             matches!(other.origin, Origin::Host(_))
-                && other.dest != dest
+                && !same(&other.dest, &dest)
                 && within(&dest, &other.dest)
         });
         if below_host.is_some() {
@@ -378,7 +382,9 @@ impl Tree {
             let under = self
                 .mounts
                 .iter()
-                .filter(|other| other.dest != dest && within(&dest, &other.dest) && !other.is_pin())
+                .filter(|other| {
+                    !same(&other.dest, &dest) && within(&dest, &other.dest) && !other.is_pin()
+                })
                 .max_by_key(|other| other.dest.as_os_str().len());
             if let Some(Entry {
                 origin: Origin::Own(What::MaskFolder),
@@ -416,12 +422,12 @@ impl Tree {
             }
         }
         // Parts of the jail's own /proc are there already.
-        if dest.starts_with("/proc") && dest != Path::new("/proc") {
+        if !same(&dest, Path::new("/proc")) && within(&dest, Path::new("/proc")) {
             return Ok(Ground::Ready);
         }
         match kind {
             Kind::Folder => {
-                if !self.folders.contains_key(&dest) {
+                if !self.folders.contains_key(dest.as_os_str()) {
                     self.folder(&dest, WAY);
                 }
             }
@@ -454,6 +460,11 @@ pub fn within(path: &Path, top: &Path) -> bool {
     }
 }
 
+/// Whether two plain paths are the same.
+fn same(one: &Path, other: &Path) -> bool {
+    one.as_os_str() == other.as_os_str()
+}
+
 /// A path without `.` and doubled slashes; `None` when it is relative or goes up.
 pub fn plain(path: &Path) -> Option<PathBuf> {
     let mut plain = PathBuf::from("/");
@@ -477,8 +488,8 @@ pub fn c_string(path: &Path) -> Result<CString, Error> {
 
 /// The path as the child wants it: relative to the new root.
 pub fn relative(path: &Path) -> Result<CString, Error> {
-    let relative = path.strip_prefix("/").unwrap_or(path);
-    c_string(relative)
+    let bytes = path.as_os_str().as_bytes();
+    CString::new(bytes.strip_prefix(b"/").unwrap_or(bytes)).map_err(|_| Error::NulByte)
 }
 
 fn absolute(relative: &CString) -> PathBuf {

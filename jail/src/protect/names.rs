@@ -14,9 +14,27 @@ pub struct Names {
     pub worktree: Vec<Name>,
 }
 
-/// One name: its parts, in lower case; `*` stands for one part.
+/// One name: its parts, in lower case, with slashes between them; `*` stands for one part.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Name(pub Vec<Vec<u8>>);
+pub struct Name(Vec<u8>);
+
+impl Name {
+    /// The first part, and what is left.
+    pub fn split(&self) -> (&[u8], &[u8]) {
+        first_part(&self.0)
+    }
+}
+
+/// The first part of some parts with slashes between them, and the others.
+pub fn first_part(parts: &[u8]) -> (&[u8], &[u8]) {
+    match parts.iter().position(|byte| *byte == b'/') {
+        Some(at) => (
+            parts.get(..at).unwrap_or_default(),
+            parts.get(at + 1..).unwrap_or_default(),
+        ),
+        None => (parts, &[]),
+    }
+}
 
 impl Names {
     /// Sorts the plan's list. What a plan says of `modules/*` is not needed: such a
@@ -24,38 +42,40 @@ impl Names {
     pub fn new(list: &[ByteString]) -> Names {
         let mut names = Names::default();
         for entry in list {
-            let parts: Vec<Vec<u8>> = entry
-                .as_bytes()
-                .split(|byte| *byte == b'/')
-                .filter(|part| !part.is_empty() && *part != b".")
-                .map(<[u8]>::to_ascii_lowercase)
-                .collect();
-            let parts_of: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-            match parts_of.as_slice() {
-                [] | [b".git", b"modules", ..] => {}
-                [b".git", b"worktrees", b"*", rest @ ..] => names.worktree.push(Name::from(rest)),
-                [b".git", rest @ ..] if !rest.is_empty() => names.git.push(Name::from(rest)),
-                _ => names.plain.push(Name(parts)),
+            let mut name = Vec::with_capacity(entry.as_bytes().len());
+            for part in entry.as_bytes().split(|byte| *byte == b'/') {
+                if part.is_empty() || part == b"." {
+                    continue;
+                }
+                if !name.is_empty() {
+                    name.push(b'/');
+                }
+                name.extend(part.iter().map(u8::to_ascii_lowercase));
+            }
+            let below = |top: &[u8]| name.strip_prefix(top).map(<[u8]>::to_vec).map(Name);
+            if name.is_empty() || name == b".git/modules" || name.starts_with(b".git/modules/") {
+                continue;
+            } else if let Some(name) = below(b".git/worktrees/*/") {
+                names.worktree.push(name);
+            } else if let Some(name) = below(b".git/") {
+                names.git.push(name);
+            } else {
+                names.plain.push(Name(name));
             }
         }
         // Of one first part, the shortest name covers the others.
+        let parts = |name: &Name| name.0.iter().filter(|byte| **byte == b'/').count();
         for list in [&mut names.plain, &mut names.git, &mut names.worktree] {
-            list.sort_by(|a, b| (&a.0[..1], a.0.len()).cmp(&(&b.0[..1], b.0.len())));
+            list.sort_by(|a, b| (a.split().0, parts(a)).cmp(&(b.split().0, parts(b))));
         }
         names
-    }
-}
-
-impl From<&[&[u8]]> for Name {
-    fn from(parts: &[&[u8]]) -> Name {
-        Name(parts.iter().map(|part| part.to_vec()).collect())
     }
 }
 
 /// The names in a sorted list whose first part fits this entry of a folder.
 pub fn starting_with<'a>(list: &'a [Name], entry: &[u8]) -> &'a [Name] {
     let against = |name: &Name| {
-        let first = name.0.first().map_or(&[][..], Vec::as_slice);
+        let (first, _) = name.split();
         first
             .iter()
             .copied()
@@ -91,12 +111,12 @@ mod tests {
             .map(ByteString::from),
         );
         assert_eq!(names.git.len(), 2);
-        assert_eq!(names.worktree, [Name(vec![b"commondir".to_vec()])]);
+        assert_eq!(names.worktree, [Name(b"commondir".to_vec())]);
         assert_eq!(starting_with(&names.plain, b".VSCode").len(), 1);
         assert_eq!(starting_with(&names.plain, b".claude").len(), 1);
         assert_eq!(
             starting_with(&names.plain, b".hg"),
-            [Name(vec![b".hg".to_vec(), b"hgrc".to_vec()])]
+            [Name(b".hg/hgrc".to_vec())]
         );
         assert!(starting_with(&names.plain, b"src").is_empty());
     }

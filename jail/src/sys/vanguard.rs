@@ -12,6 +12,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 use nix::errno::Errno;
+use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use nix::sys::wait::waitpid;
 use nix::unistd::{Pid, getpid};
 
@@ -25,6 +26,10 @@ const ROOM: usize = 512 * 1024;
 
 /// How often we look for its answer before we sleep: some milliseconds' worth.
 const LOOKS: usize = 10_000;
+
+/// How often it looks for our word before it sleeps: a tenth of a millisecond's worth, which
+/// is what waking it takes.
+const PATIENCE: usize = 400;
 
 /// The words that we say to it.
 const WAIT: u32 = 0;
@@ -60,6 +65,9 @@ struct Shared {
     uid_map: Vec<u8>,
     gid_map: Vec<u8>,
 
+    /// The processors that all of us may use.
+    processors: Option<CpuSet>,
+
     /// A futex: what to do next.
     word: AtomicU32,
     /// The cgroup to be born in, or -1.
@@ -84,6 +92,7 @@ impl Vanguard {
             parent: getpid(),
             uid_map,
             gid_map,
+            processors: sched_getaffinity(Pid::from_raw(0)).ok(),
             word: AtomicU32::new(WAIT),
             group: AtomicI32::new(-1),
             enter: AtomicPtr::new(ptr::null_mut()),
@@ -103,8 +112,13 @@ impl Vanguard {
                 (&raw const *shared).cast_mut().cast(),
             )
         };
+        let pid = Errno::result(pid).map(Pid::from_raw)?;
+        // Left to itself it would often wait until we pause.
+        if let Some(others) = shared.processors.and_then(others) {
+            let _ = sched_setaffinity(pid, &others);
+        }
         Ok(Vanguard {
-            pid: Some(Errno::result(pid).map(Pid::from_raw)?),
+            pid: Some(pid),
             shared,
             _stack: stack,
         })
@@ -188,6 +202,14 @@ impl Drop for Vanguard {
     }
 }
 
+/// All of these processors but the one that we run on, if there are others.
+fn others(mut all: CpuSet) -> Option<CpuSet> {
+    let here = sched_getcpu().ok()?;
+    all.unset(here).ok()?;
+    let is_usable = |number| all.is_set(number).unwrap_or(false);
+    (0..CpuSet::count()).any(is_usable).then_some(all)
+}
+
 /// Begins the first process with what is behind the pointer.
 type Enter = fn(*mut c_void) -> !;
 
@@ -258,6 +280,13 @@ impl Shared {
 
     /// Waits for the word, and does it.
     fn follow(&self) -> Result<(), Failure> {
+        for _ in 0..PATIENCE {
+            if self.word.load(Ordering::Acquire) != WAIT {
+                break;
+            }
+            // SAFETY: no arguments.
+            let _ = unsafe { raw::call(libc::SYS_sched_yield, [0; 5]) };
+        }
         let address = self.word.as_ptr() as usize;
         let wait = (libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG) as usize;
         loop {
@@ -268,9 +297,22 @@ impl Shared {
                     let _ =
                         unsafe { raw::call(libc::SYS_futex, [address, wait, WAIT as usize, 0, 0]) };
                 }
-                CLONE => return self.clone_first().at(Step::Namespaces),
+                CLONE => {
+                    self.use_all_processors();
+                    return self.clone_first().at(Step::Namespaces);
+                }
                 _ => return Ok(()),
             }
+        }
+    }
+
+    /// The jail is not kept to the processors that it began on.
+    fn use_all_processors(&self) {
+        if let Some(all) = &self.processors {
+            let (size, at) = (size_of_val(all), (&raw const *all) as usize);
+            // SAFETY: reads a set of the stated size, which outlives the call. Where it fails,
+            // nothing has been narrowed before, either.
+            let _ = unsafe { raw::call(libc::SYS_sched_setaffinity, [0, size, at, 0, 0]) };
         }
     }
 

@@ -78,7 +78,7 @@ impl Look<'_> {
                     b"hooks" => Role::GitHooks,
                     _ => Role::GitOther,
                 };
-                self.name(&at, kind, name.0.get(1..).unwrap_or_default(), role);
+                self.name(&at, kind, name.split().1, role);
             }
             match (entry, kind) {
                 (b"config" | b"config.worktree", Kind::File) => {
@@ -164,7 +164,7 @@ impl Look<'_> {
                                 b"hooks" => Role::GitHooks,
                                 _ => Role::GitOther,
                             };
-                            self.name(&file, kind, name.0.get(1..).unwrap_or_default(), role);
+                            self.name(&file, kind, name.split().1, role);
                         }
                     }
                     self.watch(Watched {

@@ -16,7 +16,7 @@ use super::Search;
 use super::leaves::Leaves;
 use super::listing::{self, Listing};
 use crate::protect::inventory::{Inventory, Role, Sighting, Watched};
-use crate::protect::names::{part_fits, starting_with};
+use crate::protect::names::{first_part, part_fits, starting_with};
 use crate::protect::{reach, repository};
 use crate::sys::directory::Kind;
 
@@ -76,7 +76,7 @@ impl<'a> Look<'a> {
         for (entry, kind) in listing.names() {
             for name in starting_with(&self.search.names.plain, entry) {
                 let at = path.join(OsStr::from_bytes(entry));
-                self.name(&at, kind, name.0.get(1..).unwrap_or_default(), Role::Plain);
+                self.name(&at, kind, name.split().1, Role::Plain);
             }
             self.child(path, entry, kind, depth);
         }
@@ -156,11 +156,12 @@ impl<'a> Look<'a> {
     }
 
     /// A name whose first part is at `at`: the whole of it, or what is left of it below.
-    pub(super) fn name(&mut self, at: &Path, kind: Kind, rest: &[Vec<u8>], role: Role) {
-        let Some((part, rest)) = rest.split_first() else {
+    pub(super) fn name(&mut self, at: &Path, kind: Kind, rest: &[u8], role: Role) {
+        if rest.is_empty() {
             self.see(at, role);
             return;
-        };
+        }
+        let (part, rest) = first_part(rest);
         match kind {
             Kind::Folder => {
                 let Some(listing) = self.list(at) else {
