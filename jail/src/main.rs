@@ -63,6 +63,7 @@ mod supervise;
 mod sys;
 mod terminal;
 mod tick;
+mod touched;
 mod trace;
 mod trust;
 mod verify;

@@ -18,13 +18,13 @@ use crate::layout::{Layout, NetworkSpace};
 use crate::limits::{Limits, Unheld};
 use crate::net::record::Entry;
 use crate::outcome::Outcome;
-use crate::preview::auto_exec::{Looked, Touched};
 use crate::preview::record::{Record, Verdict as Judged};
 use crate::preview::show::{Ink, grouped};
 use crate::preview::{self, Made, Ran};
 use crate::protect::{self, finding::Finding};
 use crate::result::{Isolation, Output, RunId, RunResult, Status, Usage};
 use crate::sys;
+use crate::touched::{Looked, Touched};
 
 /// One run's words.
 #[derive(Debug)]

@@ -1,7 +1,6 @@
 //! `sjail run`: from what was typed to the exit status.
 
 mod alone;
-mod began;
 mod confine;
 mod guards;
 mod host;

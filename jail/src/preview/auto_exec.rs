@@ -2,24 +2,9 @@
 //! owners do: builds, tests, commits, opens an editor, enters the folder.
 //!
 //! Some of them are protected and cannot be written from a jail at all; the others must be
-//! writable, or nobody could work. A run that touches one says so.
+//! writable, or nobody could work. A run that touches one says so ([`crate::touched`]).
 
-use std::collections::{BTreeSet, VecDeque};
-use std::ffi::OsStr;
-use std::fs;
-use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-use nix::fcntl::OFlag;
-use nix::sys::stat::Mode;
-use serde::Serialize;
-use sjail_policy::bytes::ByteString;
-use sjail_policy::show;
-
-use crate::sys::directory::{self, Kind};
+use std::path::Path;
 
 /// Names that count in any folder, in order, and who runs what is in them.
 const ANYWHERE: [(&str, &str); 133] = [
@@ -245,7 +230,7 @@ pub fn runs(path: &Path) -> Option<&'static str> {
 }
 
 /// What counts wherever it lies.
-fn by_name(name: &[u8]) -> Option<&'static (&'static str, &'static str)> {
+pub fn by_name(name: &[u8]) -> Option<&'static (&'static str, &'static str)> {
     let at = ANYWHERE.binary_search_by(|(own, _)| own.as_bytes().cmp(name));
     let by_suffix = || {
         SUFFIXES
@@ -257,142 +242,13 @@ fn by_name(name: &[u8]) -> Option<&'static (&'static str, &'static str)> {
 
 /// Whether a file can count by the folder it is in: below one whose name begins with a dot,
 /// or `gradle`.
-fn is_special(path: &Path) -> bool {
+pub fn is_special(path: &Path) -> bool {
     let bytes = path.as_os_str().as_encoded_bytes();
     bytes.windows(2).any(|two| two == b"/.") || path.iter().any(|part| part == "gradle")
 }
 
-/// A file that was touched and runs code later.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Touched {
-    /// The file.
-    pub path: ByteString,
-    /// `touched`, beside the actions of protected names.
-    pub action: &'static str,
-    /// What runs it.
-    pub run_by: String,
-}
-
-impl Touched {
-    /// This file, run by that.
-    pub fn new(path: &Path, run_by: &str) -> Touched {
-        Touched {
-            path: path.into(),
-            action: "touched",
-            run_by: run_by.to_owned(),
-        }
-    }
-
-    /// One line for people.
-    pub fn sentence(&self) -> String {
-        format!(
-            "{} was written and will be run by {}",
-            show::inert(self.path.as_bytes()),
-            self.run_by
-        )
-    }
-}
-
-/// So many names of a workspace are looked at after a short run,
-const LEAST: usize = 2_000;
-/// so many more for every millisecond that it took,
-const EACH: usize = 100;
-/// and so many after the longest.
-const MOST: usize = 200_000;
-/// Folders of things that were built or downloaded: not where people's own files are.
-const SKIPPED: [&str; 8] = [
-    "node_modules",
-    "target",
-    ".venv",
-    "venv",
-    "__pycache__",
-    ".tox",
-    "site-packages",
-    "objects",
-];
-
-/// Of git's own folder these hold what is run; the others hold what it keeps.
-const GIT: [&str; 4] = ["hooks", "info", "modules", "worktrees"];
-
-/// What was found in a workspace after a run.
-#[derive(Debug, Default)]
-pub struct Looked {
-    /// Files that were touched and run code later.
-    pub touched: Vec<Touched>,
-    /// Whether the workspace has more names than were looked at.
-    pub is_partial: bool,
-}
-
-/// Files below writable folders that a run which began at this moment (seconds and
-/// nanoseconds) has touched. The working folder and the folders at the top come first; the longer the
-/// run was, the more is looked at.
-pub fn touched(tops: &[&Path], cwd: &Path, began: (i64, i64), took: Duration) -> Looked {
-    let millis = usize::try_from(took.as_millis()).unwrap_or(usize::MAX);
-    let left = millis.saturating_mul(EACH).clamp(LEAST, MOST);
-    look(tops, cwd, began, left)
-}
-
-fn look(tops: &[&Path], cwd: &Path, began: (i64, i64), names: usize) -> Looked {
-    let mut found = BTreeSet::new();
-    let mut left = names;
-    let mut open: VecDeque<PathBuf> = tops.iter().map(|top| (*top).to_owned()).collect();
-    if tops.iter().any(|top| cwd != *top && cwd.starts_with(top)) {
-        open.push_front(cwd.to_owned());
-    }
-    let mut is_partial = false;
-    let mut buffer = vec![0; 32 << 10];
-    while let Some(folder) = open.pop_front() {
-        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let Ok(opened) = nix::fcntl::open(&folder, flags, Mode::empty()) else {
-            continue;
-        };
-        let is_git = folder.ends_with(".git");
-        let is_special = is_special(&folder);
-        'names: while let Ok(entries) = directory::read(opened.as_fd(), &mut buffer)
-            && !entries.is_end()
-        {
-            for (entry, kind) in entries {
-                if left == 0 {
-                    is_partial = true;
-                    break 'names;
-                }
-                left -= 1;
-                let name = entry.to_bytes();
-                let path = || folder.join(OsStr::from_bytes(name));
-                if directory::known(opened.as_fd(), entry, kind) == Kind::Folder {
-                    match name.first() {
-                        _ if SKIPPED.iter().any(|skipped| name == skipped.as_bytes()) => {}
-                        _ if is_git && !GIT.iter().any(|own| name == own.as_bytes()) => {}
-                        // Was the first that was looked at.
-                        _ if path() == cwd => {}
-                        // What tools and editors run is mostly there.
-                        Some(b'.') => open.push_front(path()),
-                        _ => open.push_back(path()),
-                    }
-                } else if (is_special || by_name(name).is_some())
-                    && let path = path()
-                    && let Some(run_by) = runs(&path)
-                    && is_newer(&path, began)
-                {
-                    found.insert(Touched::new(&path, run_by));
-                }
-            }
-        }
-    }
-    Looked {
-        touched: found.into_iter().collect(),
-        is_partial,
-    }
-}
-
-fn is_newer(path: &Path, began: (i64, i64)) -> bool {
-    fs::symlink_metadata(path)
-        .is_ok_and(|meta| !meta.is_dir() && (meta.ctime(), meta.ctime_nsec()) >= began)
-}
-
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
@@ -413,28 +269,6 @@ mod tests {
         ] {
             assert_eq!(runs(Path::new(path)).is_some(), run, "{path}");
         }
-    }
-
-    #[test]
-    fn only_what_is_newer_is_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let top = folder.path();
-        fs::write(top.join("Makefile"), "").unwrap();
-        fs::create_dir(top.join("sub")).unwrap();
-        fs::write(top.join("sub/build.rs"), "").unwrap();
-        let sub = top.join("sub");
-        assert_eq!(
-            touched(&[top], top, (0, 0), Duration::ZERO).touched.len(),
-            2
-        );
-        assert_eq!(
-            touched(&[top], &sub, (0, 0), Duration::ZERO).touched.len(),
-            2
-        );
-        let later = touched(&[top], top, (i64::MAX, 0), Duration::ZERO);
-        assert!(later.touched.is_empty() && !later.is_partial);
-        let few = look(&[top], &sub, (0, 0), 1);
-        assert!(few.is_partial && few.touched.len() == 1);
     }
 
     #[test]

@@ -13,12 +13,15 @@ use crate::preview::lookout::Lookout;
 use crate::protect::{Hold, Protection};
 use crate::supervise::Guard;
 use crate::sys::vanguard::Vanguard;
+use crate::touched::Survey;
 use crate::trace::Tracer;
 
 /// Whoever else looks on while the command runs.
 pub(super) struct Guards<'a> {
     /// Who makes the namespaces meanwhile.
     pub(super) ahead: Option<Vanguard>,
+    /// Who tells what was touched.
+    pub(super) survey: Option<Survey>,
     pub(super) protection: Option<Protection>,
     /// What is closed to the command where nobody watches.
     pub(super) closed: Vec<(PathBuf, Hold)>,
@@ -51,6 +54,7 @@ impl<'a> Guards<'a> {
         list.extend(seen(&mut self.door));
         list.extend(seen(&mut self.lent));
         list.extend(seen(&mut self.outside));
+        list.extend(seen(&mut self.survey));
         list
     }
 }

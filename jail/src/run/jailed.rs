@@ -8,7 +8,6 @@ use nix::errno::Errno;
 use sjail_policy::plan::{Degraded, Desk as Asks, NetworkMode, Plan};
 
 use super::Files;
-use super::began::Began;
 use super::confine::{Footing, confine};
 use super::guards::Guards;
 use super::host::host;
@@ -36,6 +35,7 @@ use crate::protect;
 use crate::report::Report;
 use crate::step::Step;
 use crate::sys::vanguard::Vanguard;
+use crate::touched::Survey;
 use crate::trace::Tracer;
 
 /// Runs it in the jail.
@@ -82,12 +82,12 @@ pub(super) fn jailed(
     for sentence in layout::left_out(&plan.filesystem.grants) {
         report.note(&sentence);
     }
-    let began = Began::now();
     if !plan.network.ssh_agent.is_empty() && plan.network.mode != NetworkMode::Filtered {
         report.note("no ssh agent is lent: it goes with a filtered network (--allow-host NAME:22)");
     }
     let mut guards = Guards {
         ahead,
+        survey: preview.is_none().then(|| Survey::begin(&plan)),
         protection,
         closed,
         recorder: Recorder::default(),
@@ -169,8 +169,8 @@ pub(super) fn jailed(
         return outcome;
     }
     report.reached(reached);
-    if let Ok(outcome) = &outcome {
-        let mut looked = began.touched(&plan, outcome.duration);
+    if let (Ok(outcome), Some(survey)) = (&outcome, guards.survey) {
+        let mut looked = survey.finish(outcome.duration);
         // What the command could not write was written by the host, or by us for it.
         let is_kept = |path: &Path| kept.iter().any(|kept| kept == path);
         looked.touched.retain(|file| !is_kept(file.path.as_path()));

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use nix::poll::PollTimeout;
 
-use super::{Phase, Supervisor};
+use super::{Ahead, Phase, Supervisor};
 use crate::channel::ToJail;
 use crate::limits::Means;
 use crate::limits::watchdog::{Excess, Watchdog};
@@ -50,6 +50,9 @@ impl Supervisor<'_> {
 
     /// How long to sleep at most. Rounded up: a poll that wakes early would spin.
     pub(super) fn patience(&self) -> PollTimeout {
+        if self.ahead == Ahead::More {
+            return PollTimeout::ZERO;
+        }
         let due = [
             self.settle_at,
             self.due.map(|(due, _)| due),

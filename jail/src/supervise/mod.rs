@@ -65,6 +65,11 @@ pub trait Guard {
         Some(listener)
     }
 
+    /// Nothing happens just now: a small piece of what can be done ahead is done.
+    fn ahead(&mut self) -> Ahead {
+        Ahead::Done
+    }
+
     /// The jail has a socket for an ssh agent: whoever serves it keeps it.
     fn take_agent(&mut self, listener: OwnedFd) -> Option<OwnedFd> {
         Some(listener)
@@ -78,6 +83,15 @@ pub enum Notice {
     GoOn,
     /// The jail must end at once: a promise cannot be kept any more.
     End,
+}
+
+/// Whether there is more that can be done ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ahead {
+    /// There is.
+    More,
+    /// Nothing is left.
+    Done,
 }
 
 /// Lets the jail go and sees it through to its end.
@@ -118,6 +132,7 @@ pub fn run(jail: Jail, mut watch: Watch<'_>) -> Result<Outcome, Error> {
         cause: None,
         wants_terminal: false,
         unsettled: 0,
+        ahead: Ahead::More,
     };
     let turned = supervisor.turn();
     if let Some(terminal) = &mut supervisor.watch.stdio.terminal {
@@ -183,13 +198,19 @@ struct Supervisor<'a> {
     wants_terminal: bool,
     /// How many times pid 1 has yet to say that what it was told is done.
     unsettled: u32,
+    /// Whether guards have something to do while nothing happens.
+    ahead: Ahead,
 }
 
 impl Supervisor<'_> {
     fn turn(&mut self) -> Result<(), Error> {
         while !self.is_over() {
             self.settle();
-            for event in self.wait()? {
+            let events = self.wait()?;
+            if events.is_empty() {
+                self.work_ahead();
+            }
+            for event in events {
                 self.handle(event)?;
             }
             self.keep_time();
@@ -285,6 +306,21 @@ impl Supervisor<'_> {
             }
         }
         Ok(())
+    }
+
+    /// One piece of what can be done ahead. The end of the command is waited for by somebody.
+    fn work_ahead(&mut self) {
+        if self.ahead == Ahead::Done {
+            return;
+        }
+        let guards = self.watch.guards.iter_mut();
+        self.ahead = match guards
+            .map(|guard| guard.ahead())
+            .any(|ahead| ahead == Ahead::More)
+        {
+            true => Ahead::More,
+            false => Ahead::Done,
+        };
     }
 
     /// All messages that are there.
