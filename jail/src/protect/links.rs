@@ -11,6 +11,7 @@ use nix::fcntl::{AtFlags, OFlag, readlinkat};
 use nix::sys::stat::{SFlag, fstat, fstatat};
 
 use super::inventory::Moment;
+use super::scan::leaves::Leaves;
 use crate::sys::directory::{self, Kind};
 use crate::sys::file::{BENEATH, NO_LINKS, openat2};
 
@@ -57,6 +58,7 @@ pub fn made_since(since: &Moment, git_dir: &Path, depth: Depth) -> Found {
         return found;
     };
     let mut folders = vec![(PathBuf::new(), Part::Git, false)];
+    let leaves = Leaves::of(git_dir);
     let mut looked = 0;
     let mut buffer = vec![0; 32 << 10];
     while let Some((folder, part, above)) = folders.pop() {
@@ -72,11 +74,19 @@ pub fn made_since(since: &Moment, git_dir: &Path, depth: Depth) -> Found {
         // Gone meanwhile, or a link by now, which was or will be seen above it.
         let Some(open) = opened else { continue };
         let is_top = folder.as_os_str().is_empty();
-        let changed = above || !is_top && fstat(&open).is_ok_and(|stat| since.may_precede(&stat));
+        let stat = fstat(&open).ok();
+        let is_new = stat.is_none_or(|stat| since.may_precede(&stat));
+        let changed = above || !is_top && is_new;
         let inside = match part {
             Part::Modules if has(&open, c"HEAD") => Part::Git,
             part => part,
         };
+        // No name has come into a folder that is as it was; below some there is nothing to
+        // be looked into.
+        let is_last = inside == Part::Objects || stat.is_some_and(|stat| leaves.is_leafs(&stat));
+        if !is_new && !changed && is_last {
+            continue;
+        }
         while let Ok(entries) = directory::read(open.as_fd(), &mut buffer) {
             if entries.is_end() {
                 break;
@@ -213,6 +223,25 @@ mod tests {
         fs::rename(top.join("stash"), git.join("logs")).unwrap();
         let found = made_since(&began, git, Depth::Whole);
         assert_eq!(found.paths, [git.join("logs/a/HEAD")]);
+    }
+
+    #[test]
+    fn what_comes_into_a_quiet_folder_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let git = &fs::canonicalize(folder.path()).unwrap();
+        for sub in ["objects/ab", "logs/refs", "info"] {
+            fs::create_dir_all(git.join(sub)).unwrap();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(60));
+        let began = Moment::now();
+        let made = ["info/x", "logs/refs/x", "objects/cd"];
+        assert_eq!(made_since(&began, git, Depth::Whole), Found::default());
+        for name in made {
+            symlink("/nowhere", git.join(name)).unwrap();
+        }
+        let mut found = made_since(&began, git, Depth::Whole).paths;
+        found.sort();
+        assert_eq!(found, made.map(|name| git.join(name)));
     }
 
     #[test]

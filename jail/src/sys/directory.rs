@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use nix::errno::Errno;
 use nix::fcntl::AtFlags;
-use nix::sys::stat::fstatat;
+use nix::sys::stat::{FileStat, fstatat};
 
 /// What a folder says about one of its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,14 +76,16 @@ pub fn known(folder: BorrowedFd<'_>, name: &CStr, said: Kind) -> Kind {
     if said != Kind::Other {
         return said;
     }
-    match fstatat(folder, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
-        Ok(stat) => match stat.st_mode & libc::S_IFMT {
-            libc::S_IFDIR => Kind::Folder,
-            libc::S_IFREG => Kind::File,
-            libc::S_IFLNK => Kind::Link,
-            _ => Kind::Other,
-        },
-        Err(_) => Kind::Other,
+    fstatat(folder, name, AtFlags::AT_SYMLINK_NOFOLLOW).map_or(Kind::Other, |stat| kind(&stat))
+}
+
+/// What this is the stat of.
+pub fn kind(stat: &FileStat) -> Kind {
+    match stat.st_mode & libc::S_IFMT {
+        libc::S_IFDIR => Kind::Folder,
+        libc::S_IFREG => Kind::File,
+        libc::S_IFLNK => Kind::Link,
+        _ => Kind::Other,
     }
 }
 

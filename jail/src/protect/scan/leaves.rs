@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use nix::sys::stat::lstat;
+use nix::sys::stat::{FileStat, lstat};
 use nix::sys::statfs::{EXT4_SUPER_MAGIC, FsType, TMPFS_MAGIC, XFS_SUPER_MAGIC, statfs};
 
 /// File systems that count folders' names exactly.
@@ -24,13 +24,13 @@ impl Leaves {
 
     /// Whether nothing can be below this folder, for certain.
     pub fn is_leaf(&self, folder: &Path) -> bool {
-        let is_leaf = |device| {
-            lstat(folder).is_ok_and(|stat| {
-                let is_folder = stat.st_mode & libc::S_IFMT == libc::S_IFDIR;
-                is_folder && stat.st_nlink == 2 && stat.st_dev == device
-            })
-        };
-        self.0.is_some_and(is_leaf)
+        self.0.is_some() && lstat(folder).is_ok_and(|stat| self.is_leafs(&stat))
+    }
+
+    /// The same for what this is the stat of.
+    pub fn is_leafs(&self, stat: &FileStat) -> bool {
+        let is_folder = stat.st_mode & libc::S_IFMT == libc::S_IFDIR;
+        is_folder && stat.st_nlink == 2 && self.0 == Some(stat.st_dev)
     }
 }
 

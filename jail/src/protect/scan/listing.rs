@@ -43,6 +43,26 @@ pub fn of(path: &Path, buffer: &mut [u8]) -> Result<Listing, Errno> {
     }
 }
 
+/// A folder with hundreds of names of which only this one matters, spelled like this.
+pub fn only(path: &Path, wanted: &[u8]) -> Result<Listing, Errno> {
+    let fd = open(path)?;
+    fstatat(&fd, c".", AtFlags::empty())?;
+    let mut listing = Listing {
+        fd,
+        bytes: wanted.to_vec(),
+        names: Vec::new(),
+    };
+    let name = CString::new(wanted).map_err(|_| Errno::EINVAL)?;
+    match fstatat(&listing.fd, name.as_c_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
+        Ok(stat) => listing
+            .names
+            .push((0..wanted.len(), directory::kind(&stat))),
+        Err(Errno::ENOENT) => {}
+        Err(errno) => return Err(errno),
+    }
+    Ok(listing)
+}
+
 /// Opens a folder, without following a link on the way to it.
 pub fn open(path: &Path) -> Result<OwnedFd, Errno> {
     let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;

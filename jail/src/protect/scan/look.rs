@@ -164,7 +164,11 @@ impl<'a> Look<'a> {
         let (part, rest) = first_part(rest);
         match kind {
             Kind::Folder => {
-                let Some(listing) = self.list(at) else {
+                let only = match is_objects(at, role) && part == b"info" {
+                    true => listing::only(at, part).ok(),
+                    false => None,
+                };
+                let Some(listing) = only.or_else(|| self.list(at)) else {
                     return;
                 };
                 for (entry, kind) in listing.names() {
@@ -315,6 +319,12 @@ impl<'a> Look<'a> {
         self.inventory.shut = own;
     }
 }
+
+/// Whether git keeps its objects there: by their hashes, in hundreds of folders.
+fn is_objects(folder: &Path, role: Role) -> bool {
+    role == Role::GitOther && folder.file_name() == Some(OsStr::new("objects"))
+}
+
 /// Whether repositories are not searched for in a folder of this name.
 fn is_skipped(name: &[u8]) -> bool {
     NOT_SEARCHED.iter().any(|own| own.as_bytes() == name)

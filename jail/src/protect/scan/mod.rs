@@ -5,7 +5,7 @@
 //! to [`MAX_FOLDERS`]; those that hold built or downloaded things are skipped.
 
 mod git;
-mod leaves;
+pub(super) mod leaves;
 mod listing;
 mod look;
 
