@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use rusqlite::ErrorCode;
+
 /// A failed act.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -48,7 +50,7 @@ pub enum Error {
     #[error("systemd gives no group for limits: {0}")]
     Scope(String),
     /// The database refuses.
-    #[error("cannot {act} in the broker's audit database: {source}")]
+    #[error("cannot {act} in the broker's audit database: {source}{}", what_to_do(source))]
     Database {
         /// What was being done.
         act: &'static str,
@@ -139,6 +141,23 @@ impl Error {
 
 /// What most functions of the broker return.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// What helps against what the database says, where something does.
+fn what_to_do(source: &rusqlite::Error) -> &'static str {
+    match source.sqlite_error_code() {
+        // A full disk has two names: the log's own pages, and those that its readers share.
+        Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => {
+            "; free disk space or check the disk"
+        }
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            "; `sjail audit verify` tells more"
+        }
+        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+            "; check that the file and its folder are yours and writable"
+        }
+        _ => "",
+    }
+}
 
 /// What shows those that there are.
 fn shown_by(what: &str) -> &'static str {

@@ -302,7 +302,8 @@ impl SmallDisk {
         mount(none, "/", none, private, none)?;
         let folder = scene.home().join(".local/state/sjail");
         fs::create_dir_all(&folder)?;
-        let options = "size=64m,mode=0700";
+        // Room for what many clients have recorded on a fast machine, and then some.
+        let options = "size=512m,mode=0700";
         let plain = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
         mount(Some("tmpfs"), &folder, Some("tmpfs"), plain, Some(options))?;
         Ok(Some(SmallDisk { folder }))
