@@ -50,7 +50,10 @@ pub enum Error {
     #[error("systemd gives no group for limits: {0}")]
     Scope(String),
     /// The database refuses.
-    #[error("cannot {act} in the broker's audit database: {source}{}", what_to_do(source))]
+    #[error(
+        "cannot {act} in the broker's audit database: {source}{}",
+        what_to_do(source)
+    )]
     Database {
         /// What was being done.
         act: &'static str,

@@ -235,7 +235,7 @@ async fn run_at_once(
     }
     // The jail is being built while the disk works; it starts nothing before the
     // second reply.
-    let (recorded_as, told) = tokio::join!(record, visit.connection.reply_and_go_on(&run));
+    let (told, recorded_as) = tokio::join!(visit.connection.reply_and_go_on(&run), record);
     told?;
     let answer = recorded_or_not(visit, case, recorded_as).await?;
     visit.connection.reply(&answer).await?;

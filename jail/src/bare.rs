@@ -134,6 +134,7 @@ pub fn run(
         tail: Vec::new(),
         duration: started.elapsed(),
         usage: Usage::default(),
+        remains: None,
     })
 }
 

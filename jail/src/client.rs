@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::Value;
 use sjail_policy::wire::control::STOP;
-use sjail_policy::wire::frame::{MAX_REPLY, MAX_REQUEST, encode};
+use sjail_policy::wire::frame::{FrameError, MAX_REPLY, MAX_REQUEST, encode};
 use sjail_policy::wire::message::service::INVALID_PARAMETER;
 use sjail_policy::wire::request::{self as wire, Answer, Outcome, Submission};
 use sjail_policy::wire::{CONTROL_SOCKET, Call, Frames, REQUEST_SOCKET, Reply, sockets_folder};
@@ -263,9 +263,12 @@ impl Client {
     }
 
     fn answer_at_hand(&mut self) -> Result<Option<Answer>, Trouble> {
-        match self.reply_at_hand()? {
-            Some(reply) => serde_json::from_value(reply).map(Some).map_err(unreadable),
-            None => Ok(None),
+        let Some(message) = self.frames.next_message().map_err(broken)? else {
+            return Ok(None);
+        };
+        match Answer::read(message).map_err(unreadable)? {
+            Ok(answer) => Ok(Some(answer)),
+            Err(reply) => Err(refused(&reply)),
         }
     }
 
@@ -315,15 +318,13 @@ impl Client {
     }
 
     fn reply_at_hand(&mut self) -> Result<Option<Value>, Trouble> {
-        let next = self
-            .frames
-            .next_message()
-            .map_err(|error| Trouble::Said(error.to_string()))?;
-        let Some(message) = next else { return Ok(None) };
+        let Some(message) = self.frames.next_message().map_err(broken)? else {
+            return Ok(None);
+        };
         let reply: Reply = serde_json::from_slice(message).map_err(unreadable)?;
         match reply.error {
             None => Ok(Some(reply.parameters)),
-            Some(name) => Err(refused(&name, &reply.parameters)),
+            Some(_) => Err(refused(&reply)),
         }
     }
 
@@ -344,13 +345,14 @@ impl Client {
 }
 
 /// Tells how a run ended. Should the broker be gone, or go while it is told, the next one
-/// is told; should there be none, it finds the outcome in the spool.
-pub fn tell(client: &mut Client, outcome: &Outcome) -> Result<(), Error> {
-    let mut told = tell_once(client, outcome);
+/// is told; should there be none, it finds the outcome in the spool. Does something else
+/// while the first of them is busy with it.
+pub fn tell(client: &mut Client, outcome: &Outcome, meanwhile: impl FnOnce()) -> Result<(), Error> {
+    let mut told = tell_once(client, outcome, meanwhile);
     if let Err(Trouble::Gone(_)) = told
         && let Ok(mut next) = Client::connect(&client.desk)
     {
-        told = tell_once(&mut next, outcome);
+        told = tell_once(&mut next, outcome, || ());
     }
     match told {
         // Never let run, or told already.
@@ -365,11 +367,17 @@ pub fn tell(client: &mut Client, outcome: &Outcome) -> Result<(), Error> {
     }
 }
 
-fn tell_once(client: &mut Client, outcome: &Outcome) -> Result<(), Trouble> {
+fn tell_once(
+    client: &mut Client,
+    outcome: &Outcome,
+    meanwhile: impl FnOnce(),
+) -> Result<(), Trouble> {
     // A broker that hangs must not hold up a run that is over.
     let _ = client.stream.set_read_timeout(Some(TOLD));
     let _ = client.stream.set_write_timeout(Some(TOLD));
-    client.call(wire::OUTCOME, outcome).map(drop)
+    client.send(wire::OUTCOME, outcome, false)?;
+    meanwhile();
+    client.next_reply().map(drop)
 }
 
 fn spool(folder: &Path, outcome: &Outcome) -> io::Result<()> {
@@ -470,8 +478,16 @@ fn unreadable(error: serde_json::Error) -> Trouble {
     Trouble::Said(format!("its answer is not understood: {error}"))
 }
 
+fn broken(error: FrameError) -> Trouble {
+    Trouble::Said(error.to_string())
+}
+
 /// An error by its Varlink name, in words.
-fn refused(name: &str, parameters: &Value) -> Trouble {
+fn refused(reply: &Reply) -> Trouble {
+    let (name, parameters) = (
+        reply.error.as_deref().unwrap_or_default(),
+        &reply.parameters,
+    );
     let number = |key: &str| parameters[key].as_u64().unwrap_or(0);
     match (name, parameters["message"].as_str()) {
         (wire::ERROR_VERSION, _) if number("broker") <= number("caller") => Trouble::Older,

@@ -328,6 +328,7 @@ pub fn apply(
         tail: Vec::new(),
         duration: Duration::ZERO,
         usage: Usage::default(),
+        remains: None,
     })
 }
 

@@ -10,6 +10,7 @@ use crate::exit::{self, Exit};
 use crate::limits::Means;
 use crate::output::Captured;
 use crate::result::{Output, Status, Usage};
+use crate::spawn::Spaces;
 
 /// A command that was started and has ended, and everything else in its jail with it.
 #[derive(Debug)]
@@ -26,6 +27,9 @@ pub struct Outcome {
     pub duration: Duration,
     /// What all its processes used up together.
     pub usage: Usage,
+    /// Its empty namespaces, where they are still held. The kernel takes a while to take a
+    /// jail's file tree down; that can go on while the end is being recorded.
+    pub remains: Option<Spaces>,
 }
 
 /// The limit that a command ran into.
@@ -241,6 +245,7 @@ mod tests {
             output: Output::default(),
             duration: Duration::ZERO,
             usage: Usage::default(),
+            remains: None,
             tail: Default::default(),
         }
     }

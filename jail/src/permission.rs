@@ -345,8 +345,9 @@ impl Permission {
         }
     }
 
-    /// Tells how it went, its secrets taken out.
-    pub fn tell(&mut self, told: Told) -> Result<(), Error> {
+    /// Tells how it went, its secrets taken out, and does something of its own before it
+    /// hears that this is written down.
+    pub fn tell(&mut self, told: Told, meanwhile: impl FnOnce()) -> Result<(), Error> {
         let mut told = told;
         told.id.clone_from(&self.run.id);
         told.token.clone_from(&self.run.token);
@@ -356,7 +357,7 @@ impl Permission {
         {
             *output = self.redactor.redact(output.as_bytes()).into();
         }
-        client::tell(&mut self.inquiry.client, &told)
+        client::tell(&mut self.inquiry.client, &told, meanwhile)
     }
 
     /// Who can be asked for a group that holds its limits.

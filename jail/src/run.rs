@@ -123,6 +123,7 @@ fn ran_elsewhere(args: &RunArgs, told: Elsewhere, report: &mut Report) -> Outcom
         tail: Vec::new(),
         duration: Duration::from_millis(told.duration_ms),
         usage: result::Usage::default(),
+        remains: None,
     }
 }
 
@@ -176,7 +177,7 @@ fn permitted(
         true => Said::Kept,
         false => Said::Aloud,
     };
-    let result = match (permission.apply(), permission.place()) {
+    let mut result = match (permission.apply(), permission.place()) {
         (Some(_), _) if inside => Err(Error::HostFromInside),
         (Some(kept), _) => evidence::apply(&kept, &mut permission, state.path(), said, report),
         (None, Place::Jail) if inside && files == Files::Layers => Err(Error::NoOtherJail {
@@ -208,7 +209,11 @@ fn permitted(
             ..Told::default()
         },
     };
-    if let Err(error) = permission.tell(told) {
+    let remains = result
+        .as_mut()
+        .ok()
+        .and_then(|outcome| outcome.remains.take());
+    if let Err(error) = permission.tell(told, || drop(remains)) {
         report.note(&format!("how it ended is not recorded: {error}"));
     }
     result

@@ -323,7 +323,7 @@ fn tell(permission: &mut Permission, done: &Result<Done, Error>) -> Result<(), F
             ..Told::default()
         },
     };
-    if let Err(error) = permission.tell(told) {
+    if let Err(error) = permission.tell(told, || ()) {
         crate::report::say(&format!("how it ended is not recorded: {error}"));
     }
     Ok(())

@@ -130,6 +130,15 @@ pub(super) fn jailed(
         let footing = Footing::Namespaces(Some(preview));
         outcome = confine(args, &plan, again, report, note, guards, footing);
     }
+    // Layers are looked at, and kept, when nothing is mounted on them any more.
+    let has_layers = preview.is_some()
+        || guards
+            .protection
+            .as_ref()
+            .is_some_and(|protection| protection.copy().is_some());
+    if let (Ok(outcome), true) = (&mut outcome, has_layers) {
+        drop(outcome.remains.take());
+    }
     let outcome = match guards.gate.as_mut().and_then(Gate::failure) {
         Some(error) => Err(error),
         None => outcome,

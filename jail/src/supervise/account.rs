@@ -58,6 +58,7 @@ impl Supervisor<'_> {
                 started: self.count,
                 ..usage(self.peaks, tally)
             },
+            remains: self.jail.spaces,
         })
     }
 }

@@ -1,6 +1,7 @@
 //! The envelope of Varlink: a call names a method, a reply carries parameters or an
 //! error's name.
 
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -46,6 +47,32 @@ pub struct Reply {
     pub error: Option<String>,
 }
 
+impl Reply {
+    /// What a method returns, read in one go where the call did not fail. Without this a
+    /// long plan would be read twice: into a value, and out of it.
+    pub fn read<T: DeserializeOwned>(
+        message: &[u8],
+    ) -> Result<Result<T, Reply>, serde_json::Error> {
+        #[derive(Deserialize)]
+        struct Returned<T> {
+            parameters: Option<T>,
+            error: Option<IgnoredAny>,
+        }
+        if let Ok(Returned {
+            parameters: Some(returned),
+            error: None,
+        }) = serde_json::from_slice(message)
+        {
+            return Ok(Ok(returned));
+        }
+        let reply: Reply = serde_json::from_slice(message)?;
+        match reply.error {
+            Some(_) => Ok(Err(reply)),
+            None => serde_json::from_value(reply.parameters).map(Ok),
+        }
+    }
+}
+
 fn is_false(flag: &bool) -> bool {
     !*flag
 }
@@ -88,6 +115,24 @@ mod tests {
             serde_json::to_string(&call).unwrap(),
             r#"{"method":"io.sjail.Broker.Status","parameters":{"id":"cmd_1"}}"#
         );
+    }
+
+    #[test]
+    fn a_reply_is_read_into_what_was_expected_or_into_its_error() {
+        let read = |text: &str| Reply::read::<Vec<u32>>(text.as_bytes());
+        assert_eq!(read(r#"{"parameters":[1,2]}"#).unwrap(), Ok(vec![1, 2]));
+        assert_eq!(
+            read(r#"{"parameters":[3],"continues":true,"error":null}"#).unwrap(),
+            Ok(vec![3])
+        );
+        let failed = read(r#"{"error":"a.B","parameters":{"message":"no"}}"#).unwrap();
+        assert_eq!(failed.unwrap_err().error.as_deref(), Some("a.B"));
+        // An error is one whatever it carries.
+        let failed = read(r#"{"parameters":[4],"error":"a.B"}"#).unwrap();
+        assert_eq!(failed.unwrap_err().error.as_deref(), Some("a.B"));
+        for wrong in ["", "{}", "[]", r#"{"parameters":{"x":1}}"#] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::bytes::ByteString;
 use crate::plan::{Plan, User, Variable};
 use crate::risk::Risk;
+use crate::wire::message::Reply;
 
 /// The interface's name.
 pub const INTERFACE: &str = "io.sjail.Broker";
@@ -190,6 +191,13 @@ pub enum Answer {
     Expired(Refusal),
     /// It was asked for inside a jail and has run on the host, by whoever holds that jail.
     Elsewhere(Elsewhere),
+}
+
+impl Answer {
+    /// Reads one, or the error in its place.
+    pub fn read(message: &[u8]) -> Result<Result<Answer, Reply>, serde_json::Error> {
+        Reply::read(message)
+    }
 }
 
 /// What came of a command that was asked for inside a jail and has run outside.
