@@ -18,6 +18,7 @@
 //! A repository that the command itself makes is judged, not forbidden.
 
 mod change;
+mod copied;
 pub mod copy;
 mod error;
 pub mod finding;
@@ -43,12 +44,10 @@ use std::path::{Path, PathBuf};
 
 use nix::poll::PollFlags;
 use sjail_policy::bytes::ByteString;
-use sjail_policy::git_command::Writer;
 use sjail_policy::plan::{Access, Grant, Missing, Plan};
 use sjail_policy::profile::Profile;
 use sjail_policy::show;
 
-use crate::cleanup;
 use crate::layout::places::Places;
 use crate::result::RunId;
 use crate::spawn::Jail;
@@ -272,76 +271,6 @@ impl Protection {
             .git_dirs
             .iter()
             .map(|git_dir| git_dir.path.as_path())
-    }
-
-    /// Lets the command write to a copy of a folder of git, if it is one that must write
-    /// its configuration. `folder` is the run's own, to be made.
-    pub fn copy_for<N>(&mut self, writer: &Writer, folder: &Path, note: N) -> Result<(), Error>
-    where
-        N: FnOnce() -> Result<(), cleanup::Error>,
-    {
-        let git_dirs: Vec<&Path> = self.git_dirs().collect();
-        let Some(git_dir) = copy::needed(writer, &self.search.cwd, &git_dirs) else {
-            return Ok(());
-        };
-        note()?;
-        let copy = Copy::begin(&git_dir, folder).map_err(|source| Error::Copy {
-            path: git_dir.clone(),
-            source,
-        })?;
-        self.held.retain(|held| !held.path.starts_with(&git_dir));
-        self.copied.push(git_dir);
-        self.free_pointers();
-        self.copy = Some(copy);
-        Ok(())
-    }
-
-    /// Lets the command write a folder of git on a layer of its own, where nothing of it
-    /// reaches the host by itself.
-    pub fn free_for(&mut self, writer: &Writer) {
-        let git_dirs: Vec<&Path> = self.git_dirs().collect();
-        if let Some(git_dir) = copy::needed(writer, &self.search.cwd, &git_dirs) {
-            self.held.retain(|held| !held.path.starts_with(&git_dir));
-        }
-    }
-
-    /// `git worktree remove` and `git submodule deinit` take working trees away, whose
-    /// `.git` files point into the copy. Where those point is looked at again at the end.
-    fn free_pointers(&mut self) {
-        let freed: Vec<(PathBuf, PathBuf)> = self
-            .held
-            .iter()
-            .filter(|held| held.role == Role::Pointer)
-            .filter(|held| held.path.parent() != Some(&self.search.workspace))
-            .filter_map(|held| Some((held.path.clone(), repository::pointed_to(&held.path)?)))
-            .filter(|(_, target)| self.copied.iter().any(|copied| target.starts_with(copied)))
-            .collect();
-        self.held.retain(|held| {
-            let of = |path: &Path| match held.role {
-                Role::Way => path.starts_with(&held.path),
-                _ => path == held.path,
-            };
-            !freed.iter().any(|(path, _)| of(path))
-        });
-        self.pointers = freed;
-    }
-
-    /// A freed pointer that leads elsewhere now was not changed by git.
-    fn check_pointers(&mut self) {
-        for (path, target) in self.pointers.clone() {
-            let there = std::fs::symlink_metadata(&path).is_ok();
-            if there && repository::pointed_to(&path).as_ref() != Some(&target) {
-                self.take(
-                    &path,
-                    "was changed during the run and would point git elsewhere",
-                );
-            }
-        }
-    }
-
-    /// The copy that the command writes to, if there is one.
-    pub fn copy(&self) -> Option<&Copy> {
-        self.copy.as_ref()
     }
 
     /// What the jail's set-up mounts on itself, in this order, by its paths inside.
@@ -617,12 +546,6 @@ impl Protection {
             .sightings
             .iter()
             .any(|sighting| sighting.path == path)
-    }
-
-    /// Judged by other means: in a copied folder of git, or a pointer into one.
-    fn is_elsewhere(&self, path: &Path) -> bool {
-        self.copied.iter().any(|copied| path.starts_with(copied))
-            || self.pointers.iter().any(|(pointer, _)| pointer == path)
     }
 
     fn is_made(&self, path: &Path) -> bool {
