@@ -17,6 +17,7 @@
 //!
 //! A repository that the command itself makes is judged, not forbidden.
 
+mod aftermath;
 mod change;
 mod copied;
 pub mod copy;
@@ -43,9 +44,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use nix::poll::PollFlags;
-use sjail_policy::bytes::ByteString;
 use sjail_policy::plan::{Access, Grant, Missing, Plan};
-use sjail_policy::profile::Profile;
 use sjail_policy::show;
 
 use crate::layout::places::Places;
@@ -219,24 +218,30 @@ impl Protection {
                 found: held.len(),
             });
         }
+        let mut grants = plan.filesystem.grants.clone();
+        grants.extend(start.grants.iter().map(|folder| writable(folder)));
+        Ok(Some(Protection {
+            places: Some(Places::of(&plan.workspace, &grants)),
+            held,
+            findings,
+            ..Protection::begun(search, Quarantine::new(sandbox, run.as_str()), start)
+        }))
+    }
+
+    /// One that knows what a look has found, and holds nothing yet.
+    fn begun(search: Search, quarantine: Quarantine, start: Inventory) -> Protection {
         let configs = start
             .sightings
             .iter()
             .filter(|sighting| sighting.role == Role::GitConfig)
             .filter_map(|s| Some((s.path.clone(), repository::small(&s.path)?)))
             .collect();
-        let tops = start.tops.clone();
-        let seen = start.children.iter().cloned().collect();
-        let mut grants = plan.filesystem.grants.clone();
-        grants.extend(start.grants.iter().map(|folder| writable(folder)));
-        Ok(Some(Protection {
-            places: Some(Places::of(&plan.workspace, &grants)),
-            quarantine: Quarantine::new(sandbox, run.as_str()),
-            search,
-            held,
+        Protection {
+            places: None,
+            held: Vec::new(),
             configs,
-            tops,
-            seen,
+            tops: start.tops.clone(),
+            seen: start.children.iter().cloned().collect(),
             fresh: Vec::new(),
             crowded: false,
             looked: Moment::now(),
@@ -246,13 +251,15 @@ impl Protection {
             pointers: Vec::new(),
             refused: None,
             copy: None,
-            start,
             watch: None,
             record: None,
-            findings,
+            findings: Vec::new(),
             taken: quarantine::Amount::default(),
             ended: None,
-        }))
+            search,
+            quarantine,
+            start,
+        }
     }
 
     /// Folders outside the workspace that git needs, writable, checked both ways.
@@ -362,97 +369,6 @@ impl Protection {
             findings: self.findings,
             ended: self.ended,
         }
-    }
-
-    /// What a run that was killed has left in a workspace: everything that its record
-    /// does not know is new.
-    pub fn finish_for(
-        search: Search,
-        known: &HashSet<PathBuf>,
-        quarantine: Quarantine,
-        began: Moment,
-    ) -> Vec<Finding> {
-        let now = search.run_opening();
-        let start = Inventory {
-            time: Some(began),
-            sightings: now
-                .sightings
-                .iter()
-                .filter(|sighting| known.contains(&sighting.path))
-                .cloned()
-                .collect(),
-            git_dirs: now
-                .git_dirs
-                .iter()
-                .filter(|git_dir| known.contains(&git_dir.path))
-                .cloned()
-                .collect(),
-            ..Inventory::default()
-        };
-        let tops = now.tops.clone();
-        let configs = start
-            .sightings
-            .iter()
-            .filter(|sighting| sighting.role == Role::GitConfig)
-            .filter_map(|s| Some((s.path.clone(), repository::small(&s.path)?)))
-            .collect();
-        let mut protection = Protection {
-            places: None,
-            held: start.sightings.clone(),
-            configs,
-            tops,
-            seen: now.children.iter().cloned().collect(),
-            fresh: Vec::new(),
-            crowded: false,
-            looked: Moment::now(),
-            stirred: false,
-            made: Vec::new(),
-            copied: Vec::new(),
-            pointers: Vec::new(),
-            refused: None,
-            copy: None,
-            start,
-            watch: None,
-            record: None,
-            findings: Vec::new(),
-            taken: quarantine::Amount::default(),
-            ended: None,
-            search,
-            quarantine,
-        };
-        protection.settle(now, None);
-        protection.take_links(Depth::Whole);
-        protection.findings
-    }
-
-    /// Keeps a preview, and then judges what is new as after a run: what was harmless when
-    /// the preview was made may make a repository of what lies beside it by now.
-    pub fn judged_after<T>(
-        workspace: &Path,
-        (sandbox, run): (&Path, &str),
-        keep: impl FnOnce() -> T,
-    ) -> (T, Vec<Finding>) {
-        let profile = Profile::default_profile();
-        let names: Vec<ByteString> = profile
-            .protect
-            .iter()
-            .map(|name| name.value.into())
-            .collect();
-        let search = Search {
-            workspace: workspace.to_owned(),
-            cwd: workspace.to_owned(),
-            names: Names::new(&names),
-            depth: profile.protect_depth,
-            shut: HashSet::new(),
-        };
-        let before = search.run();
-        let git_dirs = before.git_dirs.iter().map(|git_dir| git_dir.path.clone());
-        let known = inventory::paths(&before.sightings);
-        let known = known.into_iter().chain(git_dirs).collect();
-        let (began, kept) = (Moment::now(), keep());
-        let quarantine = Quarantine::new(sandbox, run);
-        let findings = Protection::finish_for(search, &known, quarantine, began);
-        (kept, findings)
     }
 
     /// Links in folders of git that were not there when the run began.
