@@ -25,7 +25,7 @@ use crate::judge::Settings;
 use crate::notify;
 use crate::process;
 use crate::queue::permit::{self, CONNECT, Used, Whereabouts};
-use crate::queue::request::{self, Asked, Body, New, Redacted, Stored, Subject};
+use crate::queue::{Asked, Body, New, Redacted, Stored, Subject, question, request};
 use crate::registries;
 use crate::requests::unknown_id;
 use crate::server::Visit;
@@ -259,12 +259,12 @@ async fn put_in_queue(visit: &Visit, case: &Case) -> Result<Put> {
             if let Some(used) = permit::use_one(ledger, &here, now())? {
                 return Ok(Put::Granted(used));
             }
-            if request::waiting_for_run(ledger.connection(), &run)? >= WAITING {
+            if question::waiting_for_run(ledger.connection(), &run)? >= WAITING {
                 return Ok(Put::Refused(format!(
                     "{WAITING} hosts of this run wait for an answer already"
                 )));
             }
-            Ok(match request::ask(ledger, new, now())? {
+            Ok(match question::ask(ledger, new, now())? {
                 Asked::New(stored) | Asked::Same(stored) => Put::Waits(stored),
                 Asked::Full { waiting } => Put::Refused(format!(
                     "the approval queue is full ({waiting} requests wait)"

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::id;
 use crate::judge::Verdict;
 use crate::queue::answer::{Taken, take};
-use crate::queue::request::{self, Stored, Subject};
+use crate::queue::{Stored, Subject, request};
 use crate::server::Visit;
 use crate::service::{Failure, now};
 

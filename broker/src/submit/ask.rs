@@ -22,7 +22,7 @@ use crate::peer::Home;
 use crate::process;
 use crate::queue::answer::begin_run;
 use crate::queue::permit::{self, Used, Whereabouts};
-use crate::queue::request::{self, Asked, Body, New, Stored, Subject};
+use crate::queue::{Asked, Body, New, Stored, Subject, question, request};
 use crate::server::Visit;
 use crate::service::{Change, Failure, now};
 use crate::tied::Tied;
@@ -130,7 +130,7 @@ async fn put_in_queue(
         .service
         .writer
         .write(move |ledger| {
-            if let Some(stored) = request::answered(ledger.connection(), &new, now())? {
+            if let Some(stored) = question::answered(ledger.connection(), &new, now())? {
                 return Ok(Queued::Asked(Asked::Same(Box::new(stored))));
             }
             if grants && let Some(used) = permit::use_one(ledger, &here, now())? {
@@ -138,7 +138,7 @@ async fn put_in_queue(
                 let seq = begin_run(ledger, &granted_id, uid, &note, intent, now())?;
                 return Ok(Queued::Granted(used, seq));
             }
-            request::ask(ledger, new, now()).map(Queued::Asked)
+            question::ask(ledger, new, now()).map(Queued::Asked)
         })
         .await?;
     match outcome {

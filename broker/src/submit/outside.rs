@@ -18,8 +18,7 @@ use crate::judge::{Judgement, Mode, Verdict};
 use crate::notify;
 use crate::peer::Home;
 use crate::queue::answer::{self, Approver};
-use crate::queue::permit;
-use crate::queue::request::{self, Asked, Stored};
+use crate::queue::{Asked, Stored, permit, question, request};
 use crate::server::Visit;
 use crate::service::{Failure, now};
 
@@ -185,7 +184,8 @@ async fn put_in_queue(visit: &Visit, case: &Case, holder: &Holder) -> Result<Ask
         .service
         .writer
         .write(move |ledger| {
-            if !by_policy && let Some(stored) = request::answered(ledger.connection(), &new, now())?
+            if !by_policy
+                && let Some(stored) = question::answered(ledger.connection(), &new, now())?
             {
                 return Ok(Asked::Same(Box::new(stored)));
             }
@@ -194,7 +194,7 @@ async fn put_in_queue(visit: &Visit, case: &Case, holder: &Holder) -> Result<Ask
                 false if by_permit => permit::use_one(ledger, &here, now())?.map(|u| u.approver),
                 false => None,
             };
-            let asked = request::ask(ledger, new, now())?;
+            let asked = question::ask(ledger, new, now())?;
             match (by, asked) {
                 (Some(by), Asked::New(stored) | Asked::Same(stored)) => {
                     let by = Approver {
