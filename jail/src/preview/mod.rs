@@ -50,7 +50,7 @@ use sjail_policy::bytes::ByteString;
 use sjail_policy::plan::Plan;
 
 use crate::beneath::Beneath;
-use crate::layout::{Lasting, Overlay, Place, Root, What, tree};
+use crate::layout::{Lasting, Overlay, Place, Root, What, path};
 use crate::protect::finding::Finding;
 use crate::protect::judge::Court;
 use crate::protect::quarantine::Quarantine;
@@ -413,5 +413,5 @@ fn shown(path: &Path) -> Result<What, Failed> {
 }
 
 fn c_string(path: &Path) -> io::Result<std::ffi::CString> {
-    tree::c_string(path).map_err(io::Error::other)
+    path::c_string(path).map_err(io::Error::other)
 }
