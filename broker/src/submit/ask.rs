@@ -254,11 +254,7 @@ fn notify_late(visit: &Visit, stored: &Stored) {
     let (service, id) = (visit.service.clone(), stored.id.clone());
     tokio::spawn(async move {
         tokio::time::sleep(SHOWN_WITHIN).await;
-        let found = service
-            .readers
-            .read(move |connection| request::find(connection, &id))
-            .await;
-        if let Ok(stored) = found
+        if let Ok(stored) = service.request(&id).await
             && stored.status == RequestStatus::Pending
             && stored.body.evidence.is_none()
         {

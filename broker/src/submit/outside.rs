@@ -18,7 +18,7 @@ use crate::judge::{Judgement, Mode, Verdict};
 use crate::notify;
 use crate::peer::Home;
 use crate::queue::answer::{self, Approver};
-use crate::queue::{Asked, Stored, permit, question, request};
+use crate::queue::{Asked, Stored, permit, question};
 use crate::server::Visit;
 use crate::service::{Failure, now};
 
@@ -236,12 +236,7 @@ pub(super) async fn run_approved(
         return Ok(());
     }
     let mut changes = visit.service.listen();
-    let id = stored.id.clone();
-    let stored = visit
-        .service
-        .readers
-        .read(move |connection| request::find(connection, &id))
-        .await?;
+    let stored = visit.service.request(&stored.id).await?;
     match stored.status {
         RequestStatus::Pending => {
             if let Waited::Over = wait(visit, &case, &stored, &mut changes).await? {
