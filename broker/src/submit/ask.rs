@@ -51,15 +51,7 @@ pub(super) async fn ask(
         let mut changes = visit.service.listen();
         let asked = match put_in_queue(visit, &case, place, &binding, &changed).await? {
             Put::Granted(run, answer) => return let_run(visit, &case, *run, answer).await,
-            Put::Full { waiting } => {
-                let message = format!(
-                    "the approval queue is full ({waiting} requests wait): answer or clear some with `sjail queue`"
-                );
-                notify::trouble(&case.judgement.settings.on_ask, &message);
-                let refusal = case.refusal(String::new(), message);
-                visit.connection.reply(&Answer::Blocked(refusal)).await?;
-                return Ok(());
-            }
+            Put::Full { waiting } => return refuse_full(visit, &case, waiting).await,
             Put::Waits(stored) => *stored,
         };
         // Somebody has said yes already, and nobody was there to hear it.
@@ -76,6 +68,21 @@ pub(super) async fn ask(
     let message = "what would run changes faster than it can be answered".to_owned();
     let refusal = case.refusal(String::new(), message);
     visit.connection.reply(&Answer::Expired(refusal)).await?;
+    Ok(())
+}
+
+/// Too many wait already: the owner hears of it, and this one is not asked about.
+pub(super) async fn refuse_full(
+    visit: &mut Visit,
+    case: &Case,
+    waiting: u64,
+) -> std::result::Result<(), Failure> {
+    let message = format!(
+        "the approval queue is full ({waiting} requests wait): answer or clear some with `sjail queue`"
+    );
+    notify::trouble(&case.judgement.settings.on_ask, &message);
+    let refusal = case.refusal(String::new(), message);
+    visit.connection.reply(&Answer::Blocked(refusal)).await?;
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use sjail_policy::wire::control::{Extent, RequestStatus};
 use sjail_policy::wire::request::{Answer, Asking, Place, Submission};
 
 use super::approved::refuse_by_status;
-use super::ask::{Waited, bind, question, wait, whereabouts};
+use super::ask::{Waited, bind, question, refuse_full, wait, whereabouts};
 use super::case::Case;
 use super::note_policy;
 use crate::error::Result;
@@ -152,15 +152,7 @@ pub(super) async fn run(visit: &mut Visit, errand: Errand) -> std::result::Resul
     let mut changes = visit.service.listen();
     let stored = match put_in_queue(visit, &case, &holder).await? {
         Asked::New(stored) | Asked::Same(stored) => stored,
-        Asked::Full { waiting } => {
-            let message = format!(
-                "the approval queue is full ({waiting} requests wait): answer or clear some with `sjail queue`"
-            );
-            notify::trouble(&case.judgement.settings.on_ask, &message);
-            let refusal = case.refusal(String::new(), message);
-            visit.connection.reply(&Answer::Blocked(refusal)).await?;
-            return Ok(());
-        }
+        Asked::Full { waiting } => return refuse_full(visit, &case, waiting).await,
     };
     if stored.status == RequestStatus::Pending
         && let Waited::Over = wait(visit, &case, &stored, &mut changes).await?
