@@ -95,11 +95,7 @@ async fn lapse(visit: &Visit) -> Result<(), Failure> {
 
 async fn show(visit: &mut Visit, wanted: wire::ById) -> Result<(), Failure> {
     lapse(visit).await?;
-    let stored = visit
-        .service
-        .readers
-        .read(move |connection| request::find(connection, &wanted.id))
-        .await?;
+    let stored = visit.service.request(&wanted.id).await?;
     let request = stored.to_wire(Detail::All);
     visit.connection.reply(&wire::Shown { request }).await?;
     Ok(())
@@ -192,13 +188,8 @@ async fn watch(visit: &mut Visit) -> Result<(), Failure> {
             Err(RecvError::Lagged(_)) => continue,
             Err(RecvError::Closed) => return Ok(()),
         };
-        let found = visit
-            .service
-            .readers
-            .read(move |connection| request::find(connection, &id))
-            .await;
         // It may have been cleared meanwhile.
-        if let Ok(stored) = found {
+        if let Ok(stored) = visit.service.request(&id).await {
             let request = stored.to_wire(Detail::All);
             visit
                 .connection

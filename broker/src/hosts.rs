@@ -25,7 +25,7 @@ use crate::judge::Settings;
 use crate::notify;
 use crate::process;
 use crate::queue::permit::{self, CONNECT, Used, Whereabouts};
-use crate::queue::request::{self, Asked, Body, New, Redacted, Stored, Subject};
+use crate::queue::{Asked, Body, New, Redacted, Stored, Subject, question, request};
 use crate::registries;
 use crate::requests::unknown_id;
 use crate::server::Visit;
@@ -259,12 +259,12 @@ async fn put_in_queue(visit: &Visit, case: &Case) -> Result<Put> {
             if let Some(used) = permit::use_one(ledger, &here, now())? {
                 return Ok(Put::Granted(used));
             }
-            if request::waiting_for_run(ledger.connection(), &run)? >= WAITING {
+            if question::waiting_for_run(ledger.connection(), &run)? >= WAITING {
                 return Ok(Put::Refused(format!(
                     "{WAITING} hosts of this run wait for an answer already"
                 )));
             }
-            Ok(match request::ask(ledger, new, now())? {
+            Ok(match question::ask(ledger, new, now())? {
                 Asked::New(stored) | Asked::Same(stored) => Put::Waits(stored),
                 Asked::Full { waiting } => Put::Refused(format!(
                     "the approval queue is full ({waiting} requests wait)"
@@ -292,7 +292,7 @@ async fn wait(
             change = changes.recv() => match change {
                 Ok(change) if change.id == stored.id => change.status,
                 Ok(_) => continue,
-                Err(RecvError::Lagged(_)) => found(visit, &stored.id).await?.status,
+                Err(RecvError::Lagged(_)) => visit.service.request(&stored.id).await?.status,
                 Err(RecvError::Closed) => return Err(Error::WriterGone.into()),
             },
             end = visit.connection.hung_up() => {
@@ -302,14 +302,14 @@ async fn wait(
             () = tokio::time::sleep_until(until) => {
                 withdraw(visit, &stored.id).await?;
                 // Somebody may have been quicker by a moment.
-                found(visit, &stored.id).await?.status
+                visit.service.request(&stored.id).await?.status
             }
         };
         match status {
             RequestStatus::Pending => {}
             RequestStatus::Approved => return use_answer(visit, case, &stored.id).await,
             _ => {
-                let stored = found(visit, &stored.id).await?;
+                let stored = visit.service.request(&stored.id).await?;
                 let message = match (stored.status, stored.note) {
                     (RequestStatus::Rejected, Some(note)) => format!("rejected: {note}"),
                     (RequestStatus::Rejected, None) => "rejected".to_owned(),
@@ -321,15 +321,6 @@ async fn wait(
             }
         }
     }
-}
-
-async fn found(visit: &Visit, id: &str) -> Result<Stored> {
-    let id = id.to_owned();
-    visit
-        .service
-        .readers
-        .read(move |connection| request::find(connection, &id))
-        .await
 }
 
 /// Nobody waits for the answer any more.

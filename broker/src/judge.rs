@@ -1,37 +1,34 @@
 //! What a submitted command is, what the policy says to it, and what the jail would
 //! enforce.
 
+mod judgement;
+mod settings;
+
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use serde_json::json;
 use sjail_policy::bytes::ByteString;
 use sjail_policy::classify::{self, Classification, Context};
-use sjail_policy::config::{Mode as Jailed, OnFailure, Policy, Preview, Run};
+use sjail_policy::config::{Policy, Run};
 use sjail_policy::decide::{self, Action, Allowing, decide};
-use sjail_policy::need::{self, Need};
+use sjail_policy::need;
 use sjail_policy::only::Only;
-use sjail_policy::plan::{NetworkMode, Plan};
+use sjail_policy::plan::NetworkMode;
 use sjail_policy::risk::Risk;
 use sjail_policy::rule::{Bases, Rule};
-use sjail_policy::show;
-use sjail_policy::wire::control::Proposal;
 use sjail_policy::wire::request::{Asking, Place, Submission, Typed};
 
 use crate::audit::record::Hash;
 use crate::error::{Error, Result};
-use crate::peer::Home;
 use crate::programs;
-use crate::proposal;
 use crate::registries::Registries;
 use crate::service::now;
-use crate::sources::{InForce, NoPolicy, Owners, Policies};
-use crate::tied::{self, Tied};
-
-/// What the classifier says of `sudo` and its kin, whatever they run.
-const OTHER_RIGHTS: &str = "Runs with other rights";
+use crate::sources::{InForce, NoPolicy, Policies};
+use judgement::needs;
+pub use judgement::{Judgement, Mode, Verdict};
+pub use settings::Settings;
 
 /// A longer command is judged on a thread of its own.
 const LONG: usize = 4096;
@@ -43,102 +40,6 @@ pub struct Judge {
     allowlist: RwLock<Vec<Rule>>,
     /// The hosts that were allowed for good for a package manager.
     pub registries: Registries,
-}
-
-/// What happens to a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// It runs there.
-    Run(Place),
-    /// Somebody is asked; then it runs there.
-    Ask(Place),
-    /// It does not run.
-    Block,
-}
-
-/// What was found about a command.
-#[derive(Debug, Clone)]
-pub struct Judgement {
-    /// The command as one line.
-    pub command: String,
-    /// The risk.
-    pub risk: Risk,
-    /// Why.
-    pub reasons: Vec<String>,
-    /// What happens.
-    pub verdict: Verdict,
-    /// What decided.
-    pub rule: String,
-    /// The sentence for whoever is refused.
-    pub message: String,
-    /// What it needs beyond the jail, each in a few words.
-    pub needs: Vec<String>,
-    /// What it needs that no option names, or why nobody can give it; of those that
-    /// somebody is asked about.
-    wants: std::result::Result<Vec<Need>, String>,
-    /// The part of that which no jail can have, whichever it is.
-    elevated: std::result::Result<Option<Need>, String>,
-    /// By which rule somebody is asked although nobody would have to be, and for what: the
-    /// jail does not show what the command names.
-    hidden: Option<(String, Vec<Need>)>,
-    /// What of that a yes would give.
-    pub access: Vec<Need>,
-    /// What the jail would enforce.
-    pub plan: Plan,
-    /// The hash of the policy in force.
-    pub policy_hash: String,
-    /// The part of the policy that is the owner's.
-    pub owners: Owners,
-    /// What it is made of.
-    line: Classification,
-    /// What the command line loosened.
-    pub loosened: Vec<String>,
-    /// What the owner should hear with every run.
-    pub alerts: Vec<String>,
-    /// What the policy files have to say to the caller.
-    pub notices: Vec<String>,
-    /// Where a project's file that nobody has trusted is what asks: a sentence on that.
-    pub trust_hint: Option<String>,
-    /// Whether it only shows what it would do.
-    pub mode: Mode,
-    /// What the policy says about asking and recording.
-    pub settings: Settings,
-    /// Which sessions are jailed.
-    pub jailed: Jailed,
-    /// Whether the session is not jailed, by that mode.
-    pub unjailed: bool,
-    /// Whether somebody is asked only because the command may leave its jail.
-    only_leaves_the_jail: bool,
-}
-
-/// Whether a command is to act.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// It acts.
-    Act,
-    /// It runs on layers over the host's files: a preview.
-    Preview,
-}
-
-/// What the policy says about asking and recording.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// How long a caller waits, in milliseconds.
-    pub wait_ms: u64,
-    /// Seconds until a request or an approval lapses.
-    pub ttl: i64,
-    /// So many requests may wait.
-    pub queue_limit: u64,
-    /// Whether a person may answer at the requester's own terminal.
-    pub inline: bool,
-    /// The command that tells the owner.
-    pub on_ask: Vec<String>,
-    /// Whether a command is tried out before somebody is asked.
-    pub preview: Preview,
-    /// What happens when the log cannot be written.
-    pub on_failure: OnFailure,
-    /// So many bytes of a run's output are recorded.
-    pub recorded_output: u64,
 }
 
 impl Judge {
@@ -387,138 +288,6 @@ impl Judge {
     }
 }
 
-impl Judgement {
-    /// Has it run on the host: its owner has said that this session is not jailed.
-    pub fn leave_the_jail(&mut self) {
-        // Outside of any jail there is nothing that a command has to be let out of.
-        if self.only_leaves_the_jail {
-            self.verdict = Verdict::Run(Place::Jail);
-            self.rule = format!("risk {}", self.risk);
-            self.needs.clear();
-        }
-        if let Verdict::Run(place) | Verdict::Ask(place) = &mut self.verdict
-            && *place == Place::Jail
-        {
-            *place = Place::Host;
-            self.unjailed = true;
-            self.needs.extend(needs(Place::Host, &[]));
-        }
-        // In a jail sudo gains nothing; here it does.
-        if let Verdict::Run(Place::Host) = self.verdict
-            && self.reasons.iter().any(|reason| reason == OTHER_RIGHTS)
-        {
-            self.verdict = Verdict::Ask(Place::Host);
-        }
-    }
-
-    /// Takes over what it needs: it is in the plan that somebody is asked about, or nobody
-    /// is asked.
-    pub fn settle_needs(&mut self, home: Home) {
-        // What a jail that was built before shows is not known here.
-        if self.verdict == Verdict::Run(Place::Jail)
-            && home == Home::Host
-            && let Some((rule, needs)) = self.hidden.take()
-        {
-            self.verdict = Verdict::Ask(Place::Jail);
-            self.rule = rule;
-            self.wants = Ok(needs);
-        }
-        let asked = matches!(self.verdict, Verdict::Ask(_));
-        if asked && home != Home::Host {
-            let outside = match &self.elevated {
-                Err(why) => Some(why.clone()),
-                Ok(None) if self.verdict == Verdict::Ask(Place::Jail) => None,
-                Ok(_) => {
-                    Some("nothing that is asked for inside a jail runs outside of it".to_owned())
-                }
-            };
-            if let Some(why) = outside {
-                self.refuse(&why);
-            }
-            return;
-        }
-        if self.verdict != Verdict::Ask(Place::Jail) {
-            return;
-        }
-        let access = match std::mem::replace(&mut self.wants, Ok(Vec::new())) {
-            Ok(access) => access,
-            Err(why) => return self.refuse(&why),
-        };
-        if access.is_empty() {
-            return;
-        }
-        need::give(&access, &mut self.plan);
-        if access
-            .iter()
-            .any(|need| matches!(need, Need::Elevated { .. }))
-        {
-            self.verdict = Verdict::Ask(Place::Host);
-        }
-        self.needs.extend(access.iter().map(Need::sentence));
-        self.access = access;
-    }
-
-    /// The pattern that "always" would allow.
-    pub fn always(&self) -> Proposal {
-        match self.access.is_empty() {
-            true => proposal::narrowest(&self.line),
-            false => Proposal {
-                pattern: None,
-                widest: "a pattern lets a command run in the jail, and this one needs more: \
-                         give that in your policy, or say for how long"
-                    .to_owned(),
-            },
-        }
-    }
-
-    /// The programs and scripts that it starts, as far as they are known.
-    pub fn tied(&self, typed: &Typed) -> Tied {
-        tied::tied(&self.line, &self.plan, typed)
-    }
-
-    fn refuse(&mut self, why: &str) {
-        self.verdict = Verdict::Block;
-        self.rule = "what it needs".to_owned();
-        self.message = format!("nobody is asked: {why}");
-    }
-
-    /// The paths that a yes gives: it is tied to what they lead to.
-    pub fn given(&self) -> Vec<PathBuf> {
-        let paths = self.access.iter().filter_map(|need| match need {
-            Need::Path { real, .. } => Some(real.as_path().to_owned()),
-            Need::Host { .. } | Need::Network | Need::Elevated { .. } => None,
-        });
-        paths.collect()
-    }
-
-    /// What the record says about the promised isolation.
-    pub fn isolation(&self) -> serde_json::Value {
-        json!({
-            "profile": self.plan.profile,
-            "workspace": self.plan.workspace,
-            "network": self.plan.network.mode,
-            "limits": self.plan.limits,
-            "degraded": self.plan.degraded,
-        })
-    }
-}
-
-impl Settings {
-    /// Those of a policy.
-    pub fn of(policy: &Policy) -> Settings {
-        Settings {
-            wait_ms: policy.wait.value.millis(),
-            ttl: i64::try_from(policy.ttl.value.millis() / 1000).unwrap_or(i64::MAX),
-            queue_limit: u64::from(policy.queue_limit.value),
-            inline: policy.inline.value,
-            on_ask: policy.on_ask.value.clone(),
-            preview: policy.preview.value,
-            on_failure: policy.on_failure.value,
-            recorded_output: policy.audit_output.value.bytes(),
-        }
-    }
-}
-
 /// Where a command would run.
 struct Surroundings {
     workspace: PathBuf,
@@ -548,55 +317,10 @@ impl Surroundings {
     }
 }
 
-/// What the command needs beyond the jail as its owner has it, each in a few words: what
-/// its command line asks for is granted for this run alone.
 /// Whether the caller gives the command variables of its own.
 fn sets_variables(options: &[ByteString]) -> bool {
     let mut options = options.iter().map(ByteString::as_bytes);
     options.any(|option| option.starts_with(b"--env"))
-}
-
-fn needs(place: Place, options: &[ByteString]) -> Vec<String> {
-    let mut needs = Vec::new();
-    if place == Place::Host {
-        needs.push("to run on the host, outside the jail".to_owned());
-    }
-    for option in options {
-        let text = show::inert(option.as_bytes());
-        let (flag, value) = text.split_once('=').unwrap_or((&text, ""));
-        needs.push(match flag {
-            "--ro" => format!("to read {value}"),
-            "--rw" => format!("to write {value}"),
-            "--bind" => format!("to see {value}"),
-            "--net" if value == "none" => continue,
-            "--net" => format!("the network: {value}"),
-            "--allow-host" => format!("the network: {value}"),
-            "--publish" => format!("a port of its own to be served on this machine: {value}"),
-            "--ssh-agent" => format!("signatures of your ssh agent's key {value}"),
-            // The value may be a secret.
-            "--env" => format!("the variable {}", value.split('=').next().unwrap_or(value)),
-            "--allow-degraded" => "to run where layers of the jail are missing".to_owned(),
-            _ => continue,
-        });
-    }
-    needs
-}
-
-impl Judgement {
-    /// Whether a preview tells what the command would do: it must be able to do all of it
-    /// in the jail, and on layers.
-    pub fn is_shown_first(&self, place: Place) -> bool {
-        if self.risk >= Risk::Critical {
-            return false;
-        }
-        let stays_here = self.plan.network.mode == NetworkMode::None && self.access.is_empty();
-        match self.settings.preview {
-            Preview::Never => false,
-            // What only reads has nothing to show.
-            Preview::Auto => place == Place::Jail && stays_here && self.risk != Risk::Safe,
-            Preview::Always => place == Place::Jail && self.access.is_empty(),
-        }
-    }
 }
 
 /// Whether an option says which network there is: a preview has none unless told.
@@ -619,32 +343,5 @@ fn one_line(typed: &Typed) -> String {
             argv.iter()
                 .map(|word| String::from_utf8_lossy(word.as_bytes()).into_owned()),
         ),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_the_command_line_asks_for_is_named_and_no_value_of_a_variable() {
-        let options = [
-            "--ro=/home/ann/.ssh/id.pub",
-            "--net=host",
-            "--env=TOKEN=hunter2",
-            "--memory=1G",
-            "--net=none",
-        ];
-        let options: Vec<ByteString> = options.map(ByteString::from).into();
-        assert_eq!(
-            needs(Place::Host, &options),
-            [
-                "to run on the host, outside the jail",
-                "to read /home/ann/.ssh/id.pub",
-                "the network: host",
-                "the variable TOKEN",
-            ]
-        );
-        assert!(needs(Place::Jail, &[]).is_empty());
     }
 }

@@ -4,12 +4,16 @@
 
 pub mod allowlist;
 pub mod answer;
+pub mod body;
 pub mod narrow;
 pub mod permit;
+pub mod question;
 pub mod request;
 pub mod session;
 
-pub use request::{Asked, Body, New, Stored};
+pub use body::{Body, Redacted, Subject};
+pub use question::{Asked, New};
+pub use request::Stored;
 
 #[cfg(test)]
 mod tests;

@@ -152,11 +152,9 @@ pub fn are_names(names: [&Option<String>; 2]) -> bool {
 
 async fn status(visit: &mut Visit, wanted: wire::StatusOf) -> Result<(), Failure> {
     let uid = visit.peer.uid;
-    let id = wanted.id.clone();
     let stored = visit
         .service
-        .readers
-        .read(move |connection| request::find(connection, &id))
+        .request(&wanted.id)
         .await
         .ok()
         .filter(|stored| stored.uid == uid);

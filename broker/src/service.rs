@@ -14,14 +14,14 @@ use tokio::sync::{Notify, broadcast};
 use crate::account;
 use crate::binding::Binder;
 use crate::connection::End;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::holders::Holders;
 use crate::judge::Judge;
 use crate::limits::Limits;
 use crate::paths::Places;
 use crate::peer::HostNamespaces;
 use crate::policy_log::PolicyLog;
-use crate::queue::Stored;
+use crate::queue::{Stored, request as queued};
 use crate::readers::Readers;
 use crate::unrecorded::Unrecorded;
 use crate::writer::Writer;
@@ -98,6 +98,14 @@ impl Service {
             stop: Notify::new(),
             busy: AtomicUsize::new(0),
         }
+    }
+
+    /// The request of that name.
+    pub async fn request(&self, id: &str) -> Result<Stored> {
+        let id = id.to_owned();
+        self.readers
+            .read(move |connection| queued::find(connection, &id))
+            .await
     }
 
     /// Hears of every change from now on.
@@ -214,7 +222,7 @@ impl From<End> for Failure {
 }
 
 /// Reads a call's parameters.
-pub fn parameters<T: DeserializeOwned>(call: &Call) -> Result<T, Failure> {
+pub fn parameters<T: DeserializeOwned>(call: &Call) -> std::result::Result<T, Failure> {
     let read = match call.parameters.is_null() {
         true => serde_json::from_value(json!({})),
         false => <T as serde::Deserialize>::deserialize(&call.parameters),

@@ -1,6 +1,9 @@
 //! The policy files: read when they change, and the last good ones kept when a new
 //! one cannot be read.
 
+mod command_line;
+mod in_force;
+
 use std::cell::LazyCell;
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -11,8 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sjail_policy::bytes::ByteString;
 use sjail_policy::config::{
-    self, CommandLine, GroupMembers, Holder, HolderKind, Loaded, MAX_FILE, PolicyFile, Sources,
-    Trust, WORKSPACE_FILES, WorkspaceChoice, WorkspaceFile,
+    self, GroupMembers, Holder, HolderKind, MAX_FILE, PolicyFile, Sources, Trust, WORKSPACE_FILES,
+    WorkspaceFile,
 };
 
 use crate::account::Account;
@@ -20,6 +23,8 @@ use crate::audit::record::Hash;
 use crate::error::{Error, Result};
 use crate::glance::Glance;
 use crate::paths;
+pub use in_force::{InForce, Owners};
+use in_force::{hash, hash_of_good};
 
 /// The policy of the whole machine.
 const SYSTEM: &str = "/etc/sjail/policy.toml";
@@ -47,48 +52,6 @@ struct State {
     seen: HashMap<(PathBuf, Vec<ByteString>), Seen>,
     good_system: Option<PolicyFile>,
     good_user: Option<PolicyFile>,
-}
-
-/// A policy in force for one workspace and one command line.
-pub struct InForce {
-    /// What holds.
-    pub loaded: Loaded,
-    /// The hash of everything that it was made of.
-    pub hash: Hash,
-    /// What its owner should hear: a file that cannot be read.
-    pub problems: Vec<String>,
-    /// The part of it that is the owner's.
-    pub owners: Owners,
-}
-
-/// The policy of the machine and of the account, without a workspace's and the command
-/// line's.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Owners {
-    /// The hash of it.
-    pub hash: Hash,
-    /// The files in force, with the hash of their content.
-    pub files: Vec<(ByteString, Hash)>,
-    /// What could not be read, and is not in force.
-    pub problems: Vec<String>,
-}
-
-impl Owners {
-    fn of(sources: &Sources, problems: &[String]) -> Owners {
-        let own = Sources {
-            system: sources.system.clone(),
-            user: sources.user.clone(),
-            ..Sources::default()
-        };
-        let files = [&own.system, &own.user].into_iter().flatten();
-        Owners {
-            hash: hash_of_good(hash(&own, &[]), problems),
-            files: files
-                .map(|file| (file.path.clone(), Hash::of(&file.text)))
-                .collect(),
-            problems: problems.to_vec(),
-        }
-    }
 }
 
 /// Why there is no policy.
@@ -184,7 +147,7 @@ impl Policies {
         workspace: &Path,
         options: &[ByteString],
     ) -> std::result::Result<Arc<InForce>, NoPolicy> {
-        let command_line = command_line(options).map_err(NoPolicy::CommandLine)?;
+        let command_line = command_line::read(options).map_err(NoPolicy::CommandLine)?;
         let mut problems = Vec::new();
         let mut sources = Sources {
             system: self.trusted_or_last(Path::new(SYSTEM), &mut problems),
@@ -371,58 +334,6 @@ fn pin(path: &Path) -> PathBuf {
     paths::state_folder().join(PINS).join(name)
 }
 
-/// The options of a command line that policies know: `--net=host`, `--allow-degraded`.
-fn command_line(options: &[ByteString]) -> std::result::Result<CommandLine, config::Error> {
-    let mut line = CommandLine::default();
-    for option in options {
-        let bytes = option.as_bytes();
-        let (flag, value) = match bytes.iter().position(|byte| *byte == b'=') {
-            Some(at) => (&bytes[..at], bytes.get(at + 1..).unwrap_or_default()),
-            None => (bytes, &b""[..]),
-        };
-        if flag == b"--workspace" {
-            line.workspace = WorkspaceChoice::Said;
-            continue;
-        }
-        // Policies name options by their own spelling; what they do not know, they refuse.
-        let flag = FLAGS
-            .iter()
-            .find(|known| known.as_bytes() == flag)
-            .unwrap_or(&"(unknown option)");
-        line.push(flag, value)?;
-    }
-    line.contradicts_itself()?;
-    Ok(line)
-}
-
-/// The options that may come over the wire.
-const FLAGS: [&str; 24] = [
-    "--profile",
-    "--ro",
-    "--rw",
-    "--bind",
-    "--hide",
-    "--net",
-    "--allow-host",
-    "--install-host",
-    "--publish",
-    "--proxy",
-    "--ssh-agent",
-    "--env",
-    "--allow-degraded",
-    "--memory",
-    "--cpu",
-    "--pids",
-    "--io-read",
-    "--io-write",
-    "--timeout",
-    "--max-output",
-    "--tmp-size",
-    "--wait",
-    "--dry-run",
-    "--no-dry-run",
-];
-
 /// A regular file's content, `None` where there is none.
 fn content(path: &Path, links: i32) -> Result<Option<Vec<u8>>> {
     let opened = File::options()
@@ -452,44 +363,6 @@ fn content(path: &Path, links: i32) -> Result<Option<Vec<u8>>> {
         .read_to_end(&mut text)
         .map_err(Error::file("read", path))?;
     Ok(Some(text))
-}
-
-/// The hash of everything that a policy is made of.
-fn hash(sources: &Sources, options: &[ByteString]) -> Hash {
-    let mut bytes = env!("CARGO_PKG_VERSION").as_bytes().to_vec();
-    let mut add = |piece: &[u8]| {
-        bytes.extend_from_slice(&(piece.len() as u64).to_le_bytes());
-        bytes.extend_from_slice(piece);
-    };
-    for file in [&sources.system, &sources.user] {
-        match file {
-            Some(file) => {
-                add(file.path.as_bytes());
-                add(&file.text);
-                for holder in &file.holders {
-                    add(format!("{holder:?}").as_bytes());
-                }
-            }
-            None => add(b"-"),
-        }
-    }
-    for file in &sources.workspace {
-        add(file.path.as_bytes());
-        add(&file.text);
-        add(format!("{:?}", file.trust).as_bytes());
-    }
-    for option in options {
-        add(option.as_bytes());
-    }
-    Hash::of(&bytes)
-}
-
-/// While a broken file is kept out, what is in force is not what the files say.
-fn hash_of_good(hash: Hash, problems: &[String]) -> Hash {
-    if problems.is_empty() {
-        return hash;
-    }
-    Hash::of(format!("{hash} {}", problems.join("\n")).as_bytes())
 }
 
 /// Bytes of memory that the machine has.

@@ -136,14 +136,7 @@ impl RunFolder {
         }
         for entry in entries.flatten() {
             let path = entry.path();
-            let Ok(file) = OpenOptions::new()
-                .read(true)
-                .custom_flags(libc::O_NOFOLLOW)
-                .open(&path)
-            else {
-                continue;
-            };
-            let Ok(lock) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else {
+            let Some(lock) = orphaned(&path) else {
                 continue;
             };
             // Under its hidden name a note is about to be locked by its owner, unless
@@ -233,6 +226,16 @@ impl Leftover {
     }
 }
 
+/// A file that a run keeps locked while it lives, if that run is no more.
+pub fn orphaned(path: &Path) -> Option<Flock<File>> {
+    let file = File::options()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path)
+        .ok()?;
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).ok()
+}
+
 /// Whether the last name of the path is one that only a run of sjail makes.
 fn is_ours(path: &Path) -> bool {
     path.is_absolute()
@@ -268,7 +271,8 @@ fn open_folders(folder: &Path) {
     }
 }
 
-fn is_private(path: &Path) -> bool {
+/// Whether it is a folder of this user's that is closed to everybody else.
+pub fn is_private(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|folder| {
         folder.is_dir() && folder.uid() == geteuid().as_raw() && folder.mode() & 0o077 == 0
     })

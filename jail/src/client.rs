@@ -1,13 +1,12 @@
 //! The way to the broker: one socket, one call at a time, nothing that runs beside.
 //! Where no broker answers, the first caller starts one.
 
-use std::fs::{self, DirBuilder, File};
+mod desk;
+mod outcome;
+mod program;
+
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -15,127 +14,17 @@ use serde_json::Value;
 use sjail_policy::wire::control::STOP;
 use sjail_policy::wire::frame::{FrameError, MAX_REPLY, MAX_REQUEST, encode};
 use sjail_policy::wire::message::service::INVALID_PARAMETER;
-use sjail_policy::wire::request::{self as wire, Answer, Outcome, Submission};
-use sjail_policy::wire::{CONTROL_SOCKET, Call, Frames, REQUEST_SOCKET, Reply, sockets_folder};
+use sjail_policy::wire::request::{self as wire, Answer, Submission};
+use sjail_policy::wire::{CONTROL_SOCKET, Call, Frames, REQUEST_SOCKET, Reply};
 
-use crate::caller::{Account, State};
-use crate::cli::RunArgs;
 use crate::error::Error;
-use crate::inside;
+pub use desk::Desk;
+pub use outcome::tell;
+pub use program::hand_on;
+use program::start;
 
-/// The broker's file, beside our own.
-const BROKER: &str = "sjail-broker";
-/// How a broker begins that does not start because of the policy.
-const POLICY: &str = "the policy cannot be used: ";
 /// So long a broker may take to start, or to make room.
 const START: Duration = Duration::from_secs(10);
-/// So long the broker may take to say that it has an outcome; after that it is left in
-/// the spool.
-const TOLD: Duration = Duration::from_secs(10);
-
-/// Whose broker, and where it is found.
-#[derive(Debug, Clone)]
-pub struct Desk {
-    sockets: PathBuf,
-    spool: PathBuf,
-    /// Whether we are in an agent's jail, where only requests can be made.
-    inside: bool,
-    /// The account that this process has become (`--user`): the caller's variables are not
-    /// this account's.
-    become_of: Option<Account>,
-}
-
-impl Desk {
-    /// The one for a run: the caller's, or that of the user whom the caller has become.
-    pub fn of(args: &RunArgs, account: &Account) -> Desk {
-        match args.user {
-            None => Desk::own(account),
-            Some(_) => Desk::of_other(account),
-        }
-    }
-
-    /// The caller's own.
-    pub fn own(account: &Account) -> Desk {
-        let inside = inside::an_agents_jail();
-        let variable = std::env::var_os("XDG_RUNTIME_DIR")
-            .map(PathBuf::from)
-            .filter(|folder| folder.is_absolute());
-        Desk {
-            sockets: match inside {
-                true => PathBuf::from(inside::DESK),
-                false => sockets_folder(variable, account.uid),
-            },
-            spool: State::of(account).path().join("spool"),
-            inside,
-            become_of: None,
-        }
-    }
-
-    /// Whether we are in an agent's jail.
-    pub fn is_inside(&self) -> bool {
-        self.inside
-    }
-
-    /// The request socket, for an agent's jail.
-    pub fn request_socket(&self) -> PathBuf {
-        self.sockets.join(REQUEST_SOCKET)
-    }
-
-    /// That of the account that this process has become.
-    pub fn of_other(account: &Account) -> Desk {
-        Desk {
-            sockets: sockets_folder(None, account.uid),
-            spool: State::of(account).path().join("spool"),
-            inside: false,
-            become_of: Some(account.clone()),
-        }
-    }
-
-    /// A socket in the folder, if that is ours alone.
-    fn socket(&self, name: &str) -> Result<PathBuf, Trouble> {
-        if self.inside {
-            // The jail's own root is nobody else's.
-            return Ok(self.sockets.join(name));
-        }
-        let uid = nix::unistd::geteuid().as_raw();
-        match fs::symlink_metadata(&self.sockets) {
-            Ok(meta) if !meta.is_dir() || meta.uid() != uid || meta.mode() & 0o077 != 0 => {
-                Err(Trouble::Said(format!(
-                    "{} is not a folder of yours alone (mode 0700): somebody else may listen there",
-                    self.sockets.display()
-                )))
-            }
-            // Whoever starts the broker makes it.
-            _ => Ok(self.sockets.join(name)),
-        }
-    }
-
-    /// The broker's program with the variables of the account.
-    fn command(&self, program: &Path) -> Command {
-        let mut command = Command::new(program);
-        if let Some(account) = &self.become_of {
-            for name in [
-                "XDG_RUNTIME_DIR",
-                "XDG_STATE_HOME",
-                "XDG_CONFIG_HOME",
-                "XDG_DATA_HOME",
-                "XDG_CACHE_HOME",
-            ] {
-                command.env_remove(name);
-            }
-            command
-                .env("HOME", &account.home)
-                .env("USER", &account.name)
-                .env("LOGNAME", &account.name);
-            if let Some(session) = self.sockets.parent()
-                && session.starts_with("/run/user")
-            {
-                command.env("XDG_RUNTIME_DIR", session);
-            }
-        }
-        command
-    }
-}
 
 /// Why a call has no answer.
 #[derive(Debug)]
@@ -344,63 +233,6 @@ impl Client {
     }
 }
 
-/// Tells how a run ended. Should the broker be gone, or go while it is told, the next one
-/// is told; should there be none, it finds the outcome in the spool. Does something else
-/// while the first of them is busy with it.
-pub fn tell(client: &mut Client, outcome: &Outcome, meanwhile: impl FnOnce()) -> Result<(), Error> {
-    let mut told = tell_once(client, outcome, meanwhile);
-    if let Err(Trouble::Gone(_)) = told
-        && let Ok(mut next) = Client::connect(&client.desk)
-    {
-        told = tell_once(&mut next, outcome, || ());
-    }
-    match told {
-        // Never let run, or told already.
-        Ok(()) | Err(Trouble::Unknown) => Ok(()),
-        Err(trouble) => spool(&client.desk.spool, outcome).map_err(|error| {
-            Error::Broker(format!(
-                "{}; and {} cannot be written: {error}",
-                trouble.said(),
-                client.desk.spool.display()
-            ))
-        }),
-    }
-}
-
-fn tell_once(
-    client: &mut Client,
-    outcome: &Outcome,
-    meanwhile: impl FnOnce(),
-) -> Result<(), Trouble> {
-    // A broker that hangs must not hold up a run that is over.
-    let _ = client.stream.set_read_timeout(Some(TOLD));
-    let _ = client.stream.set_write_timeout(Some(TOLD));
-    client.send(wire::OUTCOME, outcome, false)?;
-    meanwhile();
-    client.next_reply().map(drop)
-}
-
-fn spool(folder: &Path, outcome: &Outcome) -> io::Result<()> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)?;
-    let draft = folder.join(format!("{}.new", outcome.id));
-    let mut file = File::options()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&draft)?;
-    let told = file
-        .write_all(&serde_json::to_vec(outcome)?)
-        .and_then(|()| fs::rename(&draft, folder.join(format!("{}.json", outcome.id))));
-    if told.is_err() {
-        // Half a word is of no use to anybody.
-        let _ = fs::remove_file(&draft);
-    }
-    told
-}
-
 /// Has a broker of an older version end, so that the next call starts one of ours.
 pub fn make_room(desk: &Desk) -> Result<(), Trouble> {
     let mut control = Client::control(desk)?;
@@ -412,66 +244,6 @@ pub fn make_room(desk: &Desk) -> Result<(), Trouble> {
     let _ = control.stream.set_read_timeout(Some(START));
     while control.fill().is_ok() {}
     Ok(())
-}
-
-/// Starts a broker and waits until it listens, or another one does.
-fn start(desk: &Desk) -> Result<(), Trouble> {
-    let program = program();
-    let failed = |error: io::Error| {
-        Trouble::Said(format!("{} cannot be started: {error}", program.display()))
-    };
-    let mut child = desk
-        .command(&program)
-        .args(["serve", "--detach"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(failed)?;
-    let mut word = String::new();
-    if let Some(out) = child.stdout.take() {
-        out.take(6).read_to_string(&mut word).map_err(failed)?;
-    }
-    if word == "ready\n" {
-        return Ok(());
-    }
-    let mut why = String::new();
-    if let Some(err) = child.stderr.take() {
-        err.take(4096).read_to_string(&mut why).map_err(failed)?;
-    }
-    let _ = child.wait();
-    // Whoever prints this says whose words they are.
-    let why = why.trim();
-    let why = why.strip_prefix("sjail: ").unwrap_or(why);
-    // Without a broker the policy is the same.
-    Err(match why.starts_with(POLICY) {
-        true => Trouble::Told(why.to_owned()),
-        false => Trouble::Said(why.to_owned()),
-    })
-}
-
-/// Hands the words of a sub-command on to the broker's program; returns only when
-/// that cannot be done.
-pub fn hand_on(words: &[&std::ffi::OsStr]) -> Error {
-    let program = program();
-    // By the name that was typed: its help says it, and so does the record of an answer.
-    let called = std::env::args_os().next();
-    let called = called
-        .as_deref()
-        .and_then(|called| Path::new(called).file_name());
-    let error = Command::new(&program)
-        .arg0(called.unwrap_or(program.as_os_str()))
-        .args(words)
-        .exec();
-    Error::Broker(format!("{} cannot be started: {error}", program.display()))
-}
-
-fn program() -> PathBuf {
-    std::env::current_exe()
-        .ok()
-        .and_then(|own| own.parent().map(|folder| folder.join(BROKER)))
-        .filter(|beside| beside.exists())
-        .unwrap_or_else(|| Path::new(BROKER).to_owned())
 }
 
 fn unreadable(error: serde_json::Error) -> Trouble {

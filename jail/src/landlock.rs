@@ -13,7 +13,7 @@ use landlock::{
 };
 use nix::errno::Errno;
 
-use crate::layout::tree::Kind;
+use crate::layout::origin::Kind;
 use crate::step::{At, Failure, Step};
 use crate::sys::file::{NO_LINKS, openat2};
 use crate::sys::landlock::kernel_abi;

@@ -1,12 +1,14 @@
 //! What sjail says about a run: notes on standard error, the result object where asked.
 
-use std::fs::File;
+mod layers;
+mod sink;
+mod verdict;
+
 use std::io::Write;
 use std::path::PathBuf;
 
 use sjail_policy::decide::Decision;
 use sjail_policy::plan::{Degraded, Plan};
-use sjail_policy::risk::Risk;
 use sjail_policy::show;
 use sjail_policy::wire::request::Run;
 
@@ -14,7 +16,7 @@ use crate::cli::RunArgs;
 use crate::denials::Denial;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::layout::{Layout, NetworkSpace};
+use crate::layout::Layout;
 use crate::limits::{Limits, Unheld};
 use crate::net::record::Entry;
 use crate::outcome::Outcome;
@@ -23,8 +25,9 @@ use crate::preview::show::{Ink, grouped};
 use crate::preview::{self, Made, Ran};
 use crate::protect::{self, finding::Finding};
 use crate::result::{Isolation, Output, RunId, RunResult, Status, Usage};
-use crate::sys;
 use crate::touched::{Looked, Touched};
+use sink::Sink;
+use verdict::Verdict;
 
 /// One run's words.
 #[derive(Debug)]
@@ -45,16 +48,6 @@ pub struct Report {
     verdict: Verdict,
 }
 
-/// What the broker said.
-#[derive(Debug, Clone, Default)]
-struct Verdict {
-    risk: Option<Risk>,
-    reasons: Vec<String>,
-    decision: Option<String>,
-    rule: Option<String>,
-    approval: Option<serde_json::Value>,
-}
-
 /// Whether notes are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Notes {
@@ -62,28 +55,9 @@ enum Notes {
     Quiet,
 }
 
-/// Where the result object goes.
-#[derive(Debug)]
-enum Sink {
-    Nowhere,
-    /// Standard output (`--json`).
-    Output,
-    /// A descriptor of the caller's (`--status-fd`).
-    Descriptor(File),
-}
-
 impl Report {
     /// For a run that was asked for like this.
     pub fn new(args: &RunArgs) -> Result<Report, Error> {
-        let sink = match args.status_fd {
-            Some(number) => Sink::Descriptor(
-                sys::file::adopt(number)
-                    .map_err(|errno| Error::StatusFd { number, errno })?
-                    .into(),
-            ),
-            None if args.json => Sink::Output,
-            None => Sink::Nowhere,
-        };
         Ok(Report {
             id: RunId::fresh(),
             command: command(args),
@@ -92,7 +66,7 @@ impl Report {
             } else {
                 Notes::Told
             },
-            sink,
+            sink: Sink::of(args)?,
             isolation: Isolation::default(),
             kept_away: Vec::new(),
             denials: Vec::new(),
@@ -114,67 +88,12 @@ impl Report {
     pub fn decided(&mut self, run: &Run) {
         self.id = RunId::given(&run.id);
         self.command = show::inert(run.command.as_bytes());
-        self.verdict = Verdict {
-            risk: Some(run.risk),
-            reasons: run.reasons.clone(),
-            decision: Some(match run.preview {
-                Some(meets) => meets.name().to_owned(),
-                None => run.decision.clone(),
-            }),
-            rule: Some(run.rule.clone()),
-            approval: serde_json::to_value(&run.approval)
-                .ok()
-                .filter(|approval| !approval.is_null()),
-        };
+        self.verdict = Verdict::of_run(run);
     }
 
     /// What the policy says, in process.
     pub fn judged(&mut self, decision: &Decision) {
-        self.verdict = Verdict {
-            risk: Some(decision.risk),
-            reasons: decision.reasons.clone(),
-            decision: Some(decision.action.name().to_owned()),
-            rule: Some(decision.rule.to_string()),
-            approval: None,
-        };
-    }
-
-    /// The broker does not, or not yet.
-    fn turned_down(&mut self, error: &Error) {
-        let (id, risk, reasons, rule, decision) = match error {
-            Error::Blocked(refusal) => (
-                &refusal.id,
-                refusal.risk,
-                &refusal.reasons,
-                &refusal.rule,
-                "block",
-            ),
-            Error::Expired(refusal) => (
-                &refusal.id,
-                refusal.risk,
-                &refusal.reasons,
-                &refusal.rule,
-                "ask",
-            ),
-            Error::Pending(waiting) => (
-                &waiting.id,
-                waiting.risk,
-                &waiting.reasons,
-                &waiting.rule,
-                "ask",
-            ),
-            _ => return,
-        };
-        if !id.is_empty() {
-            self.id = RunId::given(id);
-        }
-        self.verdict = Verdict {
-            risk: Some(risk),
-            reasons: reasons.clone(),
-            decision: Some(decision.to_owned()),
-            rule: Some(rule.clone()),
-            approval: Some(serde_json::json!({ "id": id })),
-        };
+        self.verdict = Verdict::of_decision(decision);
     }
 
     /// What else records carry: what was reached or refused on the network, and what a
@@ -268,44 +187,17 @@ impl Report {
 
     /// What will hold the command; all of it is verified before it starts.
     pub fn prepared(&mut self, layout: &Layout, limits: &Limits) {
-        let mut layers: Vec<String> = match layout.bare {
-            None => ["user", "mount", "pid", "ipc", "uts", "cgroup"]
-                .map(|name| format!("{name} namespace"))
-                .into(),
-            Some(_) => vec!["own session".to_owned(), "second seccomp filter".to_owned()],
-        };
-        match layout.network {
-            _ if layout.bare.is_some() => {}
-            NetworkSpace::Own | NetworkSpace::Published => {
-                layers.push("network namespace".to_owned())
-            }
-            NetworkSpace::Filtered => {
-                layers.push("network namespace, with a confined relay".to_owned());
-            }
-            NetworkSpace::Host => {}
-        }
-        layers.extend(["no capabilities", "no_new_privs", "seccomp allow list"].map(str::to_owned));
-        if let Some(rules) = &layout.rules {
-            layers.push(format!("Landlock ABI {}", rules.abi));
-        }
         for missing in &layout.missing {
             self.note(missing);
             self.isolation.degraded.push(missing.clone());
         }
-        self.isolation.layers = layers;
+        self.isolation.layers = layers::of(layout);
         self.isolation.limits = limits.report();
     }
 
     /// The jail that we are in holds it: the kernel was asked (see [`crate::inside`]).
     pub fn held_outside(&mut self) {
-        self.isolation.layers = [
-            "the agent's jail",
-            "no capabilities",
-            "no_new_privs",
-            "seccomp",
-        ]
-        .map(str::to_owned)
-        .into();
+        self.isolation.layers = layers::outside();
     }
 
     /// It has run outside the jail that we are in, under this approval.
@@ -445,7 +337,12 @@ impl Report {
             Exit::Pending => Status::Pending,
             _ => Status::Failed,
         };
-        self.turned_down(error);
+        if let Some((id, verdict)) = Verdict::of_refusal(error) {
+            if !id.is_empty() {
+                self.id = RunId::given(id);
+            }
+            self.verdict = verdict;
+        }
         RunResult {
             exit_code: error.exit().code(),
             reason: Some(error.to_string()),
@@ -460,7 +357,7 @@ impl Report {
             command: self.command.clone(),
             risk_level: self.verdict.risk,
             risk_reasons: self.verdict.reasons.clone(),
-            decision: self.verdict.decision.as_deref().map(in_a_result),
+            decision: self.verdict.in_a_result(),
             rule: self.verdict.rule.clone(),
             exit_code: 0,
             signal: None,
@@ -488,27 +385,17 @@ impl Report {
         }
     }
 
+    fn deliver(&mut self, result: &RunResult) {
+        if let Err(error) = self.sink.take(result) {
+            say(&format!("the result object could not be written: {error}"));
+        }
+    }
+
     /// What runs code on the host later: kept away from it, or touched.
     pub fn auto_exec(&self) -> Vec<serde_json::Value> {
         let kept = self.kept_away.iter().map(serde_json::to_value);
         let touched = self.touched.iter().map(serde_json::to_value);
         kept.chain(touched).flatten().collect()
-    }
-
-    fn deliver(&mut self, result: &RunResult) {
-        let write = |sink: &mut dyn Write| -> std::io::Result<()> {
-            serde_json::to_writer(&mut *sink, result)?;
-            sink.write_all(b"\n")?;
-            sink.flush()
-        };
-        let done = match &mut self.sink {
-            Sink::Nowhere => Ok(()),
-            Sink::Output => write(&mut std::io::stdout().lock()),
-            Sink::Descriptor(file) => write(file),
-        };
-        if let Err(error) = done {
-            say(&format!("the result object could not be written: {error}"));
-        }
     }
 }
 
@@ -528,14 +415,6 @@ pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "sjail: {first}");
     for line in lines {
         let _ = writeln!(std::io::stderr(), "{line}");
-    }
-}
-
-/// A decision by its name in results: the same whether a broker decided or not.
-fn in_a_result(decision: &str) -> String {
-    match decision {
-        "execute" => "allow".to_owned(),
-        other => other.to_owned(),
     }
 }
 

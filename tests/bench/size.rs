@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use sjail_broker::audit::ledger::Ledger;
 use sjail_broker::audit::mirror::Mirror;
 use sjail_broker::audit::record::{Entry, Event, Hash};
-use sjail_broker::queue::request::{self, New};
+use sjail_broker::queue::{Asked, New, question};
 use sjail_broker::store::Files;
 
 type Done<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -108,9 +108,9 @@ impl Bench {
         let mut requests = Vec::new();
         for number in 0..pending {
             let new = question(number, &self.home)?;
-            let asked = ledger.transaction(|ledger| request::ask(ledger, new, now()))?;
+            let asked = ledger.transaction(|ledger| question::ask(ledger, new, now()))?;
             match asked {
-                request::Asked::New(stored) => requests.push(stored.id),
+                Asked::New(stored) => requests.push(stored.id),
                 other => return Err(format!("request {number}: {other:?}").into()),
             }
         }

@@ -12,8 +12,8 @@ use crate::audit::record::{Entry, Event, Hash};
 use crate::binding;
 use crate::error::{Error, Result};
 use crate::process::ProcessId;
-use crate::queue::request::{self, Stored, Subject, about, find, set_status};
-use crate::queue::{allowlist, narrow, permit};
+use crate::queue::request::{self, about, find, set_status};
+use crate::queue::{Stored, Subject, allowlist, narrow, permit};
 
 /// Somebody who answers.
 #[derive(Debug, Clone)]

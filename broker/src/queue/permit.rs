@@ -10,7 +10,7 @@ use crate::binding;
 use crate::error::{Error, Result};
 use crate::id;
 use crate::process::ProcessId;
-use crate::queue::request::{Stored, Subject};
+use crate::queue::{Stored, Subject};
 use crate::registries::Registry;
 
 /// Without a limit of its own a permission ends after so many seconds: a day.

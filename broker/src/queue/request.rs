@@ -1,172 +1,16 @@
-//! A request: what is kept of it, how it is asked, found and how it lapses.
+//! A request in the store: how it is found, how it changes and how it lapses.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use serde::{Deserialize, Serialize};
-use sjail_policy::bytes::ByteString;
-use sjail_policy::need::Need;
+use serde::Serialize;
 use sjail_policy::plan::Plan;
-use sjail_policy::risk::Risk;
-use sjail_policy::wire::control::{Proposal, Request, RequestStatus};
-use sjail_policy::wire::request::{Apply, Binding, Place, Typed};
+use sjail_policy::wire::control::{Request, RequestStatus};
+use sjail_policy::wire::request::Typed;
 
+use super::body::Body;
 use crate::audit::ledger::Ledger;
-use crate::audit::record::{Entry, Event, Hash};
+use crate::audit::record::{Entry, Event};
 use crate::error::{Error, Result};
-use crate::id;
 use crate::process::ProcessId;
-
-/// What is kept of a request beside its status.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Body {
-    /// The command as one line.
-    pub command: String,
-    /// As it was typed.
-    pub typed: Typed,
-    /// The program and its arguments.
-    pub argv: Vec<ByteString>,
-    /// Line and arguments without secrets: what the log gets, and what is left of
-    /// them once the request is over.
-    pub redacted: Redacted,
-    /// Where it would start.
-    pub cwd: ByteString,
-    /// The workspace.
-    pub workspace: ByteString,
-    /// The options of the command line that change policy.
-    pub options: Vec<ByteString>,
-    /// The risk.
-    pub risk: Risk,
-    /// Why.
-    pub reasons: Vec<String>,
-    /// The rule that asks.
-    pub rule: String,
-    /// What it needs beyond the jail.
-    pub needs: Vec<String>,
-    /// The part of it that no option names.
-    #[serde(default)]
-    pub access: Vec<Need>,
-    /// What differs from an earlier approval.
-    pub changed: Vec<String>,
-    /// The account.
-    pub user: String,
-    /// The agent, a claim.
-    pub agent: Option<String>,
-    /// The session, a claim.
-    pub session: Option<String>,
-    /// The process that asked, as the kernel saw it.
-    pub peer: serde_json::Value,
-    /// The process that asked.
-    pub requester: Option<ProcessId>,
-    /// Everything that acts for whoever asked.
-    pub circle: Vec<ProcessId>,
-    /// Whether the requester may answer at its own terminal.
-    pub inline: bool,
-    /// Where it would run.
-    pub place: Place,
-    /// What an approval ties itself to.
-    pub binding: Binding,
-    /// The pattern that "always" would allow.
-    pub always: Option<Proposal>,
-    /// What is asked for.
-    #[serde(default)]
-    pub subject: Subject,
-    /// Asked for inside a jail, to run outside: who holds that jail and runs it.
-    #[serde(default)]
-    pub holder: Option<ProcessId>,
-    /// What a preview found, as the requester tells it.
-    #[serde(default)]
-    pub evidence: Option<serde_json::Value>,
-    /// The preview that is to be kept; nothing is to run.
-    #[serde(default)]
-    pub commit: Option<String>,
-    /// Whoever said yes wants this kept as it was shown.
-    #[serde(default)]
-    pub apply: Option<Apply>,
-    /// The command that tells the owner when a preview has shown what there is to see.
-    #[serde(default)]
-    pub on_ask: Vec<String>,
-}
-
-impl Body {
-    /// What a preview showed, in one sentence.
-    pub fn shown(&self) -> Option<&str> {
-        self.evidence.as_ref()?["summary"].as_str()
-    }
-
-    /// Whether this is the question of `before` again. The same command in the same place is
-    /// not enough: it comes under the same names, with the same options, for the same
-    /// purpose, and out of a jail only from the processes that asked.
-    fn comes_back_for(&self, before: &Body) -> bool {
-        let is_jailed = |body: &Body| body.peer["jailed"] != false;
-        let same_jail =
-            is_jailed(self) && self.circle.iter().any(|own| before.circle.contains(own));
-        self.typed == before.typed
-            && self.cwd == before.cwd
-            && self.workspace == before.workspace
-            && self.options == before.options
-            && self.agent == before.agent
-            && self.session == before.session
-            && self.subject == before.subject
-            && self.commit == before.commit
-            && self.place == before.place
-            && self.holder == before.holder
-            && is_jailed(self) == is_jailed(before)
-            && (!is_jailed(self) || same_jail)
-    }
-
-    /// The preview that was shown, if it can be kept.
-    pub fn kept(&self) -> Option<Apply> {
-        let evidence = self.evidence.as_ref()?;
-        Some(Apply {
-            preview: evidence["preview"].as_str()?.to_owned(),
-            digest: evidence["digest"].as_str()?.to_owned(),
-        })
-    }
-}
-
-/// What is asked for.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Subject {
-    /// To run a command.
-    #[default]
-    Command,
-    /// To let a command that runs reach a host.
-    Host {
-        /// The run.
-        run: String,
-        /// The package manager that it is, where that needs a registry: always means for it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        client: Option<String>,
-    },
-}
-
-/// A command without its secrets.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Redacted {
-    /// As one line.
-    pub command: String,
-    /// The program and its arguments.
-    pub argv: Vec<ByteString>,
-}
-
-/// A request to be put in the queue.
-#[derive(Debug, Clone)]
-pub struct New {
-    /// The account.
-    pub uid: u32,
-    /// What identifies the same command asked again.
-    pub twin: Hash,
-    /// So many seconds until it lapses.
-    pub ttl: i64,
-    /// So many may wait at once.
-    pub limit: u64,
-    /// The rest.
-    pub body: Body,
-    /// What the jail would enforce; its environment is taken from the run itself.
-    pub plan: Option<Plan>,
-    /// The record that tells of it; id and decision are filled in.
-    pub entry: Entry,
-}
 
 /// A request from the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -191,150 +35,8 @@ pub struct Stored {
     pub body: Body,
 }
 
-/// What came of asking.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Asked {
-    /// It waits under this name.
-    New(Box<Stored>),
-    /// The very same command already waits, for an answer or to be run.
-    Same(Box<Stored>),
-    /// So many wait already that this one is refused.
-    Full {
-        /// How many.
-        waiting: u64,
-    },
-}
-
-const COLUMNS: &str = "number, id, status, uid, created, expires, approver, note, body";
-
-/// Whether a reason says that something is sent away: its owner hears of that at once.
-fn is_sending(reason: &str) -> bool {
-    reason.starts_with("Sends ") && reason.ends_with(" away")
-}
-
-/// The approval of this very question, if somebody has said yes to it and nobody has used
-/// that yet: whoever did not wait for the answer comes back for it with the same command.
-pub fn answered(connection: &Connection, new: &New, now: i64) -> Result<Option<Stored>> {
-    same(connection, new, RequestStatus::Approved, now)
-}
-
-/// The same question, if it stands like this and has not lapsed.
-fn same(
-    connection: &Connection,
-    new: &New,
-    status: RequestStatus,
-    now: i64,
-) -> Result<Option<Stored>> {
-    let act = "look for the same request";
-    let mut statement = connection
-        // The first condition is the index's own, word by word: it is not used otherwise.
-        .prepare_cached(&format!(
-            "SELECT {COLUMNS} FROM request WHERE status IN ('pending', 'approved') \
-             AND twin = ?1 AND status = ?2 AND expires > ?3 ORDER BY number"
-        ))
-        .map_err(Error::database(act))?;
-    let rows = statement
-        .query_map(params![new.twin.0, status.name(), now], read)
-        .map_err(Error::database(act))?;
-    for row in rows {
-        let stored = row.map_err(Error::database(act))??;
-        if stored.uid == new.uid && new.body.comes_back_for(&stored.body) {
-            return Ok(Some(stored));
-        }
-    }
-    Ok(None)
-}
-
-/// Puts a request in the queue, unless the same one waits already.
-pub fn ask(ledger: &mut Ledger, new: New, now: i64) -> Result<Asked> {
-    expire(ledger, now)?;
-    let connection = ledger.connection();
-    if let Some(same) = same(connection, &new, RequestStatus::Pending, now)? {
-        return Ok(Asked::Same(Box::new(same)));
-    }
-    let waiting: i64 = connection
-        .prepare_cached("SELECT count(*) FROM request WHERE status = 'pending'")
-        .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
-        .map_err(Error::database("count the requests"))?;
-    let waiting = waiting.unsigned_abs();
-    // Jails fill half of it at most: whoever is outside can still ask.
-    let half = new.limit.div_ceil(2);
-    let is_jailed = new.body.peer["jailed"] == true;
-    let jails_are_full = is_jailed && waiting >= half && jailed(connection)? >= half;
-    if waiting >= new.limit || jails_are_full {
-        let mut entry = new.entry;
-        entry.event = Event::Decision;
-        entry.decision = Some("block".to_owned());
-        entry.rule = Some("approval.queue_limit".to_owned());
-        ledger.append(entry)?;
-        let detail = serde_json::json!({
-            "alert": "queue-full",
-            "message": format!("the approval queue is full: {waiting} requests wait"),
-        });
-        ledger.append(Entry::new(Event::Alert).detail(&detail))?;
-        return Ok(Asked::Full { waiting });
-    }
-    if let Some(reason) = new.body.reasons.iter().find(|reason| is_sending(reason)) {
-        let message = format!("{reason}: {}", new.body.redacted.command);
-        let detail = serde_json::json!({ "alert": "network", "message": message });
-        ledger.append(Entry::new(Event::Alert).detail(&detail))?;
-    }
-    let connection = ledger.connection();
-    let id = fresh_id(connection)?;
-    let body = to_json(&new.body)?;
-    let plan = new.plan.as_ref().map(to_json).transpose()?;
-    connection
-        .prepare_cached(
-            "INSERT INTO request (id, status, uid, created, expires, twin, body, plan) \
-             VALUES (?1, 'pending', ?2, ?3, ?4, ?5, ?6, ?7)",
-        )
-        .and_then(|mut statement| {
-            statement.execute(params![
-                id,
-                new.uid,
-                now,
-                now + new.ttl,
-                new.twin.0,
-                body,
-                plan
-            ])
-        })
-        .map_err(Error::database("put a request in the queue"))?;
-    let mut entry = new.entry;
-    entry.event = Event::Decision;
-    entry.id = Some(id.clone());
-    entry.decision = Some("ask".to_owned());
-    ledger.append(entry)?;
-    Ok(Asked::New(Box::new(find(ledger.connection(), &id)?)))
-}
-
-/// A name that neither the queue nor the log knows.
-fn fresh_id(connection: &Connection) -> Result<String> {
-    loop {
-        let id = id::request()?;
-        let taken: bool = connection
-            .prepare_cached(
-                "SELECT EXISTS (SELECT 1 FROM request WHERE id = ?1) \
-                 OR EXISTS (SELECT 1 FROM record WHERE id = ?1)",
-            )
-            .and_then(|mut statement| statement.query_row([&id], |row| row.get(0)))
-            .map_err(Error::database("look for a free name"))?;
-        if !taken {
-            return Ok(id);
-        }
-    }
-}
-
-/// So many questions of one run wait.
-pub fn waiting_for_run(connection: &Connection, run: &str) -> Result<u32> {
-    connection
-        .prepare_cached(
-            "SELECT count(*) FROM request WHERE status = 'pending' \
-             AND json_extract(body, '$.subject.host.run') = ?1",
-        )
-        .and_then(|mut statement| statement.query_row([run], |row| row.get(0)))
-        .map_err(Error::database("count the requests"))
-}
+/// As [`read`] wants them.
+pub(super) const COLUMNS: &str = "number, id, status, uid, created, expires, approver, note, body";
 
 /// Ends a request that nobody waits for any more.
 pub fn withdraw(ledger: &mut Ledger, id: &str, why: &str) -> Result<()> {
@@ -426,18 +128,6 @@ pub struct Page {
     pub limit: u32,
     /// Only requests before the one of this name.
     pub before: Option<String>,
-}
-
-/// How many of those that wait were asked for in a jail.
-fn jailed(connection: &Connection) -> Result<u64> {
-    // Text of others is escaped in there: it cannot look like this.
-    let count = "SELECT count(*) FROM request WHERE status = 'pending' \
-                 AND instr(body, '\"jailed\":true') > 0";
-    let counted: i64 = connection
-        .prepare_cached(count)
-        .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
-        .map_err(Error::database("count the requests of jails"))?;
-    Ok(counted.unsigned_abs())
 }
 
 /// All that wait.
@@ -644,7 +334,7 @@ pub enum Detail {
 }
 
 /// A row; the outer error is the database's, the inner one the content's.
-fn read(row: &Row<'_>) -> rusqlite::Result<Result<Stored>> {
+pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Result<Stored>> {
     let unreadable = |problem: String| Error::Unreadable {
         what: "a request",
         problem,
@@ -673,7 +363,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Stored>> {
     })
 }
 
-fn to_json<T: Serialize>(value: &T) -> Result<String> {
+pub(super) fn to_json<T: Serialize>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(|error| Error::Unreadable {
         what: "a request",
         problem: error.to_string(),

@@ -1,9 +1,9 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 use super::answer::{Approver, RunNote, Taken, approve, reject, take};
 use super::permit::{self, Whereabouts};
-use super::request::{
-    Asked, Body, Detail, New, Page, Redacted, Stored, answered, ask, clear, expire, find, list,
-};
+use super::question::{answered, ask};
+use super::request::{Detail, Page, clear, expire, find, list};
+use super::{Asked, Body, New, Redacted, Stored, Subject};
 use crate::audit::ledger::Ledger;
 use crate::audit::mirror::Mirror;
 use crate::audit::record::{Entry, Event};
@@ -87,7 +87,7 @@ fn new(command: &str) -> New {
             place: Place::Jail,
             binding,
             always: None,
-            subject: crate::queue::request::Subject::Command,
+            subject: Subject::Command,
             holder: None,
             evidence: None,
             commit: None,
@@ -534,7 +534,7 @@ fn a_host_is_allowed_for_good_for_one_package_manager() {
         ..Extent::default()
     };
     let mut request = new("connect reg.test:443");
-    request.body.subject = crate::queue::request::Subject::Host {
+    request.body.subject = Subject::Host {
         run: "run_x".to_owned(),
         client: Some("npm".to_owned()),
     };

@@ -12,22 +12,13 @@ use crate::audit::record::Event;
 use crate::error::{Error, Result};
 use crate::id;
 use crate::judge::Verdict;
+use crate::queue::Subject;
 use crate::queue::answer::{Taken, take};
-use crate::queue::request::{self, Stored, Subject};
 use crate::server::Visit;
 use crate::service::{Failure, now};
 
-async fn find(visit: &Visit, id: &str) -> Result<Stored> {
-    let id = id.to_owned();
-    visit
-        .service
-        .readers
-        .read(move |connection| request::find(connection, &id))
-        .await
-}
-
 pub(super) async fn status_now(visit: &Visit, id: &str) -> Result<RequestStatus> {
-    Ok(find(visit, id).await?.status)
+    Ok(visit.service.request(id).await?.status)
 }
 
 /// The answer for a request that cannot be used.
@@ -37,7 +28,7 @@ pub(super) async fn refuse_by_status(
     id: &str,
     status: RequestStatus,
 ) -> std::result::Result<(), Failure> {
-    let stored = find(visit, id).await.ok();
+    let stored = visit.service.request(id).await.ok();
     let who = stored.as_ref().and_then(|stored| stored.approver.clone());
     let note = stored.and_then(|stored| stored.note);
     let because = note.map(|note| format!(": {note}")).unwrap_or_default();
@@ -143,7 +134,9 @@ pub(super) async fn run_approved(
     let mut submission = submission;
     let id = submission.approval.clone().unwrap_or_default();
     let uid = visit.peer.uid;
-    let stored = find(visit, &id)
+    let stored = visit
+        .service
+        .request(&id)
         .await
         .ok()
         .filter(|stored| stored.uid == uid && stored.body.subject == Subject::Command);
@@ -182,7 +175,7 @@ pub(super) async fn run_approved(
     if stored.status == RequestStatus::Pending {
         let mut changes = visit.service.listen();
         // It may have been answered between the look and the listening.
-        let stored = find(visit, &id).await?;
+        let stored = visit.service.request(&id).await?;
         if stored.status == RequestStatus::Pending {
             match wait(visit, &case, &stored, &mut changes).await? {
                 Waited::Over => return Ok(()),

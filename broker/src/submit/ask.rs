@@ -22,7 +22,7 @@ use crate::peer::Home;
 use crate::process;
 use crate::queue::answer::begin_run;
 use crate::queue::permit::{self, Used, Whereabouts};
-use crate::queue::request::{self, Asked, Body, New, Stored, Subject};
+use crate::queue::{Asked, Body, New, Stored, Subject, question, request};
 use crate::server::Visit;
 use crate::service::{Change, Failure, now};
 use crate::tied::Tied;
@@ -51,15 +51,7 @@ pub(super) async fn ask(
         let mut changes = visit.service.listen();
         let asked = match put_in_queue(visit, &case, place, &binding, &changed).await? {
             Put::Granted(run, answer) => return let_run(visit, &case, *run, answer).await,
-            Put::Full { waiting } => {
-                let message = format!(
-                    "the approval queue is full ({waiting} requests wait): answer or clear some with `sjail queue`"
-                );
-                notify::trouble(&case.judgement.settings.on_ask, &message);
-                let refusal = case.refusal(String::new(), message);
-                visit.connection.reply(&Answer::Blocked(refusal)).await?;
-                return Ok(());
-            }
+            Put::Full { waiting } => return refuse_full(visit, &case, waiting).await,
             Put::Waits(stored) => *stored,
         };
         // Somebody has said yes already, and nobody was there to hear it.
@@ -76,6 +68,21 @@ pub(super) async fn ask(
     let message = "what would run changes faster than it can be answered".to_owned();
     let refusal = case.refusal(String::new(), message);
     visit.connection.reply(&Answer::Expired(refusal)).await?;
+    Ok(())
+}
+
+/// Too many wait already: the owner hears of it, and this one is not asked about.
+pub(super) async fn refuse_full(
+    visit: &mut Visit,
+    case: &Case,
+    waiting: u64,
+) -> std::result::Result<(), Failure> {
+    let message = format!(
+        "the approval queue is full ({waiting} requests wait): answer or clear some with `sjail queue`"
+    );
+    notify::trouble(&case.judgement.settings.on_ask, &message);
+    let refusal = case.refusal(String::new(), message);
+    visit.connection.reply(&Answer::Blocked(refusal)).await?;
     Ok(())
 }
 
@@ -130,7 +137,7 @@ async fn put_in_queue(
         .service
         .writer
         .write(move |ledger| {
-            if let Some(stored) = request::answered(ledger.connection(), &new, now())? {
+            if let Some(stored) = question::answered(ledger.connection(), &new, now())? {
                 return Ok(Queued::Asked(Asked::Same(Box::new(stored))));
             }
             if grants && let Some(used) = permit::use_one(ledger, &here, now())? {
@@ -138,7 +145,7 @@ async fn put_in_queue(
                 let seq = begin_run(ledger, &granted_id, uid, &note, intent, now())?;
                 return Ok(Queued::Granted(used, seq));
             }
-            request::ask(ledger, new, now()).map(Queued::Asked)
+            question::ask(ledger, new, now()).map(Queued::Asked)
         })
         .await?;
     match outcome {
@@ -254,11 +261,7 @@ fn notify_late(visit: &Visit, stored: &Stored) {
     let (service, id) = (visit.service.clone(), stored.id.clone());
     tokio::spawn(async move {
         tokio::time::sleep(SHOWN_WITHIN).await;
-        let found = service
-            .readers
-            .read(move |connection| request::find(connection, &id))
-            .await;
-        if let Ok(stored) = found
+        if let Ok(stored) = service.request(&id).await
             && stored.status == RequestStatus::Pending
             && stored.body.evidence.is_none()
         {

@@ -17,7 +17,7 @@ use crate::id;
 use crate::judge::Judgement;
 use crate::peer::Home;
 use crate::queue::answer::RunNote;
-use crate::queue::request::{Redacted, Stored};
+use crate::queue::{Redacted, Stored};
 use crate::server::Visit;
 
 /// So much of a program text is kept, in bytes.

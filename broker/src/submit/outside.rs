@@ -9,7 +9,7 @@ use sjail_policy::wire::control::{Extent, RequestStatus};
 use sjail_policy::wire::request::{Answer, Asking, Place, Submission};
 
 use super::approved::refuse_by_status;
-use super::ask::{Waited, bind, question, wait, whereabouts};
+use super::ask::{Waited, bind, question, refuse_full, wait, whereabouts};
 use super::case::Case;
 use super::note_policy;
 use crate::error::Result;
@@ -18,8 +18,7 @@ use crate::judge::{Judgement, Mode, Verdict};
 use crate::notify;
 use crate::peer::Home;
 use crate::queue::answer::{self, Approver};
-use crate::queue::permit;
-use crate::queue::request::{self, Asked, Stored};
+use crate::queue::{Asked, Stored, permit, question};
 use crate::server::Visit;
 use crate::service::{Failure, now};
 
@@ -153,15 +152,7 @@ pub(super) async fn run(visit: &mut Visit, errand: Errand) -> std::result::Resul
     let mut changes = visit.service.listen();
     let stored = match put_in_queue(visit, &case, &holder).await? {
         Asked::New(stored) | Asked::Same(stored) => stored,
-        Asked::Full { waiting } => {
-            let message = format!(
-                "the approval queue is full ({waiting} requests wait): answer or clear some with `sjail queue`"
-            );
-            notify::trouble(&case.judgement.settings.on_ask, &message);
-            let refusal = case.refusal(String::new(), message);
-            visit.connection.reply(&Answer::Blocked(refusal)).await?;
-            return Ok(());
-        }
+        Asked::Full { waiting } => return refuse_full(visit, &case, waiting).await,
     };
     if stored.status == RequestStatus::Pending
         && let Waited::Over = wait(visit, &case, &stored, &mut changes).await?
@@ -185,7 +176,8 @@ async fn put_in_queue(visit: &Visit, case: &Case, holder: &Holder) -> Result<Ask
         .service
         .writer
         .write(move |ledger| {
-            if !by_policy && let Some(stored) = request::answered(ledger.connection(), &new, now())?
+            if !by_policy
+                && let Some(stored) = question::answered(ledger.connection(), &new, now())?
             {
                 return Ok(Asked::Same(Box::new(stored)));
             }
@@ -194,7 +186,7 @@ async fn put_in_queue(visit: &Visit, case: &Case, holder: &Holder) -> Result<Ask
                 false if by_permit => permit::use_one(ledger, &here, now())?.map(|u| u.approver),
                 false => None,
             };
-            let asked = request::ask(ledger, new, now())?;
+            let asked = question::ask(ledger, new, now())?;
             match (by, asked) {
                 (Some(by), Asked::New(stored) | Asked::Same(stored)) => {
                     let by = Approver {
@@ -236,12 +228,7 @@ pub(super) async fn run_approved(
         return Ok(());
     }
     let mut changes = visit.service.listen();
-    let id = stored.id.clone();
-    let stored = visit
-        .service
-        .readers
-        .read(move |connection| request::find(connection, &id))
-        .await?;
+    let stored = visit.service.request(&stored.id).await?;
     match stored.status {
         RequestStatus::Pending => {
             if let Waited::Over = wait(visit, &case, &stored, &mut changes).await? {

@@ -13,7 +13,9 @@ use sjail_policy::bytes::ByteString;
 use sjail_policy::plan::{CacheSource, Home, NetworkMode, Plan};
 
 use super::look::{self, Names};
-use super::tree::{Kind, Origin, Shown, Tree, c_string};
+use super::origin::{Kind, Origin, Shown};
+use super::path::c_string;
+use super::tree::Tree;
 use super::{
     Host, Layout, NetworkSpace, Observation, Release, Root, What, grants, hide, home, number,
     program, system, working_folder,

@@ -8,7 +8,8 @@ use std::path::Path;
 use sjail_policy::bytes::ByteString;
 
 use super::etc_image::Image;
-use super::tree::{Kind, Shown, Tree};
+use super::origin::{Kind, Shown};
+use super::tree::Tree;
 use super::{Host, NetworkSpace, look};
 use crate::error::Error;
 use crate::net;

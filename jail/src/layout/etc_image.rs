@@ -19,7 +19,7 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::sys::stat::lstat;
 use sjail_policy::bytes::ByteString;
 
-use super::tree::Seen;
+use super::origin::Seen;
 use super::{Kind, look};
 
 /// Longer files are left out: no setting is that long.

@@ -9,7 +9,9 @@ use sjail_policy::plan::{Access, Grant, Missing, Workspace};
 use sjail_policy::show;
 
 use super::look;
-use super::tree::{Kind, Seen, Shown, Tree, plain};
+use super::origin::{Kind, Seen, Shown};
+use super::path::plain;
+use super::tree::Tree;
 use crate::error::Error;
 
 /// Never granted, nor anything below: what the kernel and the running services show.

@@ -17,7 +17,9 @@ use sjail_policy::rule::Case;
 use sjail_policy::rule::path::absolute_covers;
 
 use super::look;
-use super::tree::{Kind, Origin, Tree, plain};
+use super::origin::{Kind, Origin};
+use super::path::plain;
+use super::tree::Tree;
 use crate::error::Error;
 
 /// How many folders deep `**` looks.

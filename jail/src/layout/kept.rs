@@ -14,7 +14,9 @@ use sjail_policy::plan::AgentHome;
 
 use super::home::read_only;
 use super::look;
-use super::tree::{Kind, Origin, Tree, c_string, within};
+use super::origin::{Kind, Origin};
+use super::path::{c_string, within};
+use super::tree::Tree;
 use crate::error::Error;
 use crate::sys::file::{BENEATH, NO_LINKS, openat2};
 

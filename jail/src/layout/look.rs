@@ -7,7 +7,7 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::sys::stat::{FileStat, lstat};
 
-use super::tree::{Kind, Seen};
+use super::origin::{Kind, Seen};
 use crate::sys::file::FileId;
 
 /// What is at this path; a link is reported as a link. `None` when there is nothing that

@@ -11,6 +11,8 @@ mod hide;
 mod home;
 pub mod kept;
 mod look;
+pub mod origin;
+pub mod path;
 pub mod places;
 mod program;
 mod rules;
@@ -37,7 +39,8 @@ use crate::protect::Hold;
 use crate::protect::copy::Copy;
 use crate::sys::file::FileId;
 use crate::sys::mount::READ_ONLY;
-use tree::{Kind, Shown, Tree};
+use origin::{Kind, Shown};
+use tree::Tree;
 
 pub use degraded::{prepare as prepare_degraded, private_home};
 pub use grants::{left_out, never_shown};
@@ -336,7 +339,7 @@ pub fn prepare(
         .map(|(path, hold)| {
             Ok(Mount {
                 what: What::Held,
-                dest: tree::relative(path)?,
+                dest: path::relative(path)?,
                 attributes: match hold {
                     Hold::Pin => 0,
                     Hold::ReadOnly => READ_ONLY,
@@ -369,14 +372,14 @@ pub fn prepare(
         root.mounts.push(Mount {
             what: What::Overlay(Box::new(Overlay {
                 lower: Place {
-                    path: tree::c_string(copy.lower())?,
+                    path: path::c_string(copy.lower())?,
                     id: None,
                 },
-                upper: tree::c_string(&copy.upper())?,
-                work: tree::c_string(&copy.work())?,
+                upper: path::c_string(&copy.upper())?,
+                work: path::c_string(&copy.work())?,
                 lasting: Lasting::AsUsual,
             })),
-            dest: tree::relative(copy.lower())?,
+            dest: path::relative(copy.lower())?,
             attributes: 0,
         });
     }
@@ -428,7 +431,7 @@ fn other_names(tree: &mut Tree, workspace: &Workspace) {
         || tree
             .mounts()
             .iter()
-            .any(|entry| tree::within(&entry.dest, name));
+            .any(|entry| path::within(&entry.dest, name));
     if !taken {
         tree.link(name, workspace.path.as_path());
     }
@@ -445,12 +448,12 @@ fn working_folder(tree: &Tree, cwd: &Path, home: &Path) -> Result<Place, Error> 
     let invisible = || Error::CwdInvisible {
         path: cwd.to_owned(),
     };
-    let plain = tree::plain(cwd).ok_or_else(invisible)?;
+    let plain = path::plain(cwd).ok_or_else(invisible)?;
     let Some((_, outside)) = tree.outside(&plain) else {
         let own = [home, Path::new("/tmp")].contains(&cwd);
         return match own && tree.has_folder(&plain) {
             true => Ok(Place {
-                path: tree::c_string(cwd)?,
+                path: path::c_string(cwd)?,
                 id: None,
             }),
             false => Err(invisible()),
@@ -458,7 +461,7 @@ fn working_folder(tree: &Tree, cwd: &Path, home: &Path) -> Result<Place, Error> 
     };
     let (seen, _) = look::at(&outside).ok_or_else(invisible)?;
     Ok(Place {
-        path: tree::c_string(cwd)?,
+        path: path::c_string(cwd)?,
         id: Some(seen.id),
     })
 }

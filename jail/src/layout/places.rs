@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use sjail_policy::plan::{Access, Grant, Workspace};
 
 use super::look;
-use super::tree::{join, plain, within};
+use super::path::{join, plain, within};
 
 /// Where the workspace and the grants of a plan appear.
 #[derive(Debug, Default)]

@@ -12,7 +12,8 @@ use nix::unistd::{AccessFlags, faccessat};
 use sjail_policy::plan::{Command, Variable};
 
 use super::Place;
-use super::tree::{Tree, c_string, plain};
+use super::path::{c_string, plain};
+use super::tree::Tree;
 use crate::error::Error;
 use crate::exec::{Program, ShellScript, shebang};
 use crate::sys::file::{FileId, Strings};

@@ -5,7 +5,9 @@ use std::path::Path;
 use sjail_policy::plan::{CacheSource, Home};
 
 use super::NetworkSpace;
-use super::tree::{Kind, Origin, Tree, c_string, within};
+use super::origin::{Kind, Origin};
+use super::path::{c_string, within};
+use super::tree::Tree;
 use crate::error::Error;
 use crate::inside;
 use crate::landlock::{self, Grant, Rule, Rules, Tcp, Unavailable};

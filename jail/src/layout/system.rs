@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use sjail_policy::bytes::ByteString;
 
-use super::tree::{Kind, Shown, Tree};
+use super::origin::{Kind, Shown};
+use super::tree::Tree;
 use super::{What, look};
 use crate::error::Error;
 use crate::sys::mount::{NO_DEVICES, NO_EXEC, NO_SUID, READ_ONLY};

@@ -3,15 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::sys::stat::{FileStat, SFlag, lstat};
+use nix::sys::stat::lstat;
 
+use super::origin::{Kind, Origin, Seen, Shown};
+use super::path::{absolute, c_string, join, relative, same, within};
 use super::{Mount, NewFile, NewFolder, NewLink, Place, Root, What};
 use crate::error::Error;
-use crate::sys::file::FileId;
 use crate::sys::mount::{NO_DEVICES, NO_EXEC, NO_SUID, READ_ONLY};
 
 /// The permissions of folders that only lead somewhere.
@@ -46,75 +46,10 @@ impl Entry {
     pub fn is_writable(&self) -> bool {
         self.attributes & READ_ONLY == 0
     }
-}
 
-impl Entry {
     /// Whether it shows nothing else than what is there anyway.
     fn is_pin(&self) -> bool {
         matches!(self.origin, Origin::Own(What::Itself))
-    }
-}
-
-/// Where a mount comes from.
-#[derive(Debug)]
-pub enum Origin {
-    /// The host's file system.
-    Host(Seen),
-    /// The jail's own.
-    Own(What),
-}
-
-/// A folder or file of the host, as the supervisor saw it.
-#[derive(Debug, Clone)]
-pub struct Seen {
-    /// Its path, without links.
-    pub path: PathBuf,
-    /// Its identity.
-    pub id: FileId,
-    /// Whether it can contain others.
-    pub kind: Kind,
-}
-
-/// What something is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// A folder.
-    Folder,
-    /// A symbolic link.
-    Link,
-    /// Anything else: a file, a device, a socket.
-    File,
-}
-
-impl Kind {
-    /// What this is the stat of.
-    pub fn of(stat: &FileStat) -> Kind {
-        match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
-            SFlag::S_IFDIR => Kind::Folder,
-            SFlag::S_IFLNK => Kind::Link,
-            _ => Kind::File,
-        }
-    }
-}
-
-/// How a host path is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shown {
-    /// Read and executed.
-    ReadOnly,
-    /// Changed as well.
-    Writable,
-    /// A device: used, but its own permissions and times cannot be changed.
-    Device,
-}
-
-impl Shown {
-    fn attributes(self) -> u64 {
-        match self {
-            Shown::ReadOnly => READ_ONLY | NO_SUID | NO_DEVICES,
-            Shown::Writable => NO_SUID | NO_DEVICES,
-            Shown::Device => READ_ONLY | NO_SUID | NO_EXEC,
-        }
     }
 }
 
@@ -446,93 +381,4 @@ impl Tree {
 enum Ground {
     Ready,
     Missing,
-}
-
-/// Whether a path is another or lies below it. Both are plain, so their bytes tell;
-/// comparing part by part, as `Path` does, takes ten times as long, and this is asked
-/// some thousand times for each jail.
-pub fn within(path: &Path, top: &Path) -> bool {
-    let top = top.as_os_str().as_bytes();
-    match path.as_os_str().as_bytes().strip_prefix(top) {
-        Some([] | [b'/', ..]) => true,
-        Some(_) => top == b"/",
-        None => false,
-    }
-}
-
-/// Whether two plain paths are the same.
-fn same(one: &Path, other: &Path) -> bool {
-    one.as_os_str() == other.as_os_str()
-}
-
-/// A path without `.` and doubled slashes; `None` when it is relative or goes up.
-pub fn plain(path: &Path) -> Option<PathBuf> {
-    let mut plain = PathBuf::from("/");
-    if !path.is_absolute() {
-        return None;
-    }
-    for component in path.components() {
-        match component {
-            Component::RootDir | Component::CurDir => {}
-            Component::Normal(name) => plain.push(name),
-            Component::ParentDir | Component::Prefix(_) => return None,
-        }
-    }
-    Some(plain)
-}
-
-/// A C string for the kernel; a NUL byte inside cannot be.
-pub fn c_string(path: &Path) -> Result<CString, Error> {
-    CString::new(path.as_os_str().as_bytes()).map_err(|_| Error::NulByte)
-}
-
-/// The path as the child wants it: relative to the new root.
-pub fn relative(path: &Path) -> Result<CString, Error> {
-    let bytes = path.as_os_str().as_bytes();
-    CString::new(bytes.strip_prefix(b"/").unwrap_or(bytes)).map_err(|_| Error::NulByte)
-}
-
-fn absolute(relative: &CString) -> PathBuf {
-    Path::new("/").join(std::ffi::OsStr::from_bytes(relative.to_bytes()))
-}
-
-/// Joins without leaving a slash at the end when there is nothing to join.
-pub fn join(path: &Path, rest: &Path) -> PathBuf {
-    if rest.as_os_str().is_empty() {
-        path.to_owned()
-    } else {
-        path.join(rest)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_lies_within_itself_and_what_is_above() {
-        for (path, top, expected) in [
-            ("/a/b", "/a", true),
-            ("/a", "/a", true),
-            ("/ab", "/a", false),
-            ("/a", "/a/b", false),
-            ("/a", "/", true),
-        ] {
-            assert_eq!(
-                within(Path::new(path), Path::new(top)),
-                expected,
-                "{path} {top}"
-            );
-        }
-    }
-
-    #[test]
-    fn plain_paths() {
-        assert_eq!(
-            plain(Path::new("/a//b/./c/")),
-            Some(PathBuf::from("/a/b/c"))
-        );
-        assert_eq!(plain(Path::new("/a/../b")), None);
-        assert_eq!(plain(Path::new("a")), None);
-    }
 }

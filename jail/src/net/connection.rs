@@ -1,7 +1,7 @@
 //! One connection of the command, from the moment it is accepted to its end.
 
 use std::collections::VecDeque;
-use std::io::{ErrorKind, Read, Write};
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
@@ -12,32 +12,21 @@ use nix::sys::socket::sockopt::{
     KeepAlive, Linger, OobInline, SocketError, TcpKeepIdle, TcpKeepInterval, TcpNoDelay,
 };
 use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockType, SockaddrStorage, connect, getsockopt, recv,
-    setsockopt, socket,
+    AddressFamily, SockFlag, SockType, SockaddrStorage, connect, getsockopt, setsockopt, socket,
 };
-use sjail_policy::plan::Unnamed;
 
-use super::flow::{Flow, Moved, Pipes};
-use super::gate::{Gate, USUAL};
-use super::hello::{Hello, Said, UNFINISHED};
-use super::http::{self, Requests, Wants};
+use super::flow::{Flow, Pipes};
+use super::gate::Gate;
+use super::hello::Hello;
+use super::open::{Open, Turn};
 use super::proxy::{Protocol, Talk};
 use super::record::{Decision, Entry};
-use crate::sys::socket::unread;
 
 /// How long one address has to take a connection.
 pub const DIAL: Duration = Duration::from_secs(10);
 
 /// A peer that has said nothing for so many seconds is asked whether it is still there.
 const QUIET: u32 = 60;
-
-/// That a peer will say no more, perhaps behind bytes that are still to be read.
-const ENDS: EpollFlags = EpollFlags::EPOLLRDHUP
-    .union(EpollFlags::EPOLLHUP)
-    .union(EpollFlags::EPOLLERR);
-
-/// So often requests are looked at before others have their turn.
-const TURN: usize = 16;
 
 /// Whom the command dialled.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,52 +102,6 @@ pub enum Stage {
     Resolver(Vec<u8>),
 }
 
-/// Both ends and what flows between them.
-#[derive(Debug)]
-pub struct Open {
-    /// The end outside.
-    pub server: TcpStream,
-    /// First words whose meaning is not clear yet: nothing of them has gone out.
-    hello: Option<Hello>,
-    /// HTTP that is read along, request by request.
-    requests: Option<Requests>,
-    /// From whoever dialled.
-    up: Flow,
-    /// To whoever dialled.
-    down: Flow,
-    /// Whether nothing goes up any more because somebody broke off; what whoever dialled is
-    /// still to get comes first.
-    broken: bool,
-    /// Whether it was whoever dialled: what can be passed on at once still is.
-    gone: bool,
-    /// Whether the end of what comes up is known to have come, behind what is to be read.
-    said_all: bool,
-    /// The same of what comes down.
-    answered_all: bool,
-}
-
-/// What became of a turn.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Turn {
-    /// It waits for one of its sockets.
-    Waits,
-    /// It wants another turn.
-    More,
-    /// Both sides have ended in good order.
-    Ended,
-    /// One side broke off; so the other is.
-    Broken,
-    /// The same, once the other has got the last words: to be looked at again soon.
-    Lingers,
-    /// The first words were for somebody else: why.
-    Refused {
-        /// As it goes on behind the host's name.
-        why: String,
-        /// What would let it through.
-        fix: Option<String>,
-    },
-}
-
 impl Connection {
     /// A connection that was just accepted.
     pub fn new(client: TcpStream, host: Host, port: u16, way: Way) -> Connection {
@@ -215,20 +158,11 @@ impl Connection {
                     down.first(protocol.yes().to_vec());
                 }
                 let early = std::mem::take(&mut self.early);
-                let mut open = Box::new(Open {
-                    server,
-                    hello: match self.way {
-                        Way::Published(_) => None,
-                        Way::Dialled | Way::Proxied(_) => Some(Hello::of(early)),
-                    },
-                    requests: None,
-                    up: Flow::default(),
-                    down,
-                    broken: false,
-                    gone: false,
-                    said_all: false,
-                    answered_all: false,
-                });
+                let hello = match self.way {
+                    Way::Published(_) => None,
+                    Way::Dialled | Way::Proxied(_) => Some(Hello::of(early)),
+                };
+                let mut open = Box::new(Open::new(server, hello, down));
                 open.client_has(self.news);
                 self.stage = Stage::Open(open);
                 return Ok(());
@@ -273,49 +207,7 @@ impl Connection {
         let Stage::Open(open) = &mut self.stage else {
             return Turn::Waits;
         };
-        if open.hello.is_some() {
-            match open.listen(&self.client, &self.host, self.port, gate) {
-                Ok(()) => {}
-                Err(turn) => return turn,
-            }
-        }
-        let up = match open.hello {
-            _ if open.broken => Moved::Broken,
-            Some(_) => Moved::Waits,
-            None => match open.up(&self.client, &self.host, self.port, gate, pipes) {
-                Ok(moved) => moved,
-                Err(turn) => return turn,
-            },
-        };
-        if up == Moved::Broken {
-            open.broken = true;
-            open.down.cut();
-        }
-        let down = match open.requests.as_ref().map(Requests::wants) {
-            _ if open.gone => Moved::Waits,
-            // Held until its first line has been seen.
-            Some(Wants::Answer) => Moved::Waits,
-            _ => open.down.advance(&open.server, &self.client, pipes),
-        };
-        let turn = match (up, down) {
-            // A server that breaks off may have given its answer before.
-            (Moved::Broken, Moved::More) => Turn::More,
-            (Moved::Broken, Moved::Waits) if open.down.holds_bytes() && !open.gone => Turn::Waits,
-            (Moved::Broken, _) | (_, Moved::Broken) => Turn::Broken,
-            _ if open.up.is_done() && open.down.is_done() => Turn::Ended,
-            (Moved::More, _) | (_, Moved::More) => Turn::More,
-            (Moved::Waits, Moved::Waits) if open.gone => Turn::Broken,
-            (Moved::Waits, Moved::Waits) => Turn::Waits,
-        };
-        // A reset overtakes what was said before it.
-        let says_last = || unread(self.client.as_fd()).is_ok_and(|count| count > 0);
-        match turn {
-            Turn::Broken if !open.gone && says_last() => {
-                open.broken = true;
-                Turn::Lingers
-            }
-            turn => turn,
-        }
+        open.advance(&self.client, &self.host, self.port, gate, pipes)
     }
 
     /// Whether all that the command had to say has been passed on.
@@ -371,204 +263,6 @@ impl Connection {
     }
 }
 
-impl Open {
-    fn client_has(&mut self, news: EpollFlags) {
-        if news.contains(EpollFlags::EPOLLPRI) {
-            self.up.read_plainly();
-        }
-        if news.contains(EpollFlags::EPOLLERR) {
-            self.gone = true;
-        }
-        self.said_all |= news.intersects(ENDS);
-    }
-
-    fn server_has(&mut self, news: EpollFlags) {
-        if news.contains(EpollFlags::EPOLLPRI) {
-            self.down.read_plainly();
-        }
-        self.answered_all |= news.intersects(ENDS);
-    }
-
-    /// Reads first words until it is clear whom they are for.
-    fn listen(
-        &mut self,
-        mut client: &TcpStream,
-        host: &Host,
-        port: u16,
-        gate: &Gate,
-    ) -> Result<(), Turn> {
-        let Some(mut hello) = self.hello.take() else {
-            return Ok(());
-        };
-        let mut piece = [0; 16 << 10];
-        loop {
-            let said = hello.read();
-            if said != Said::More {
-                return self.begin(hello.into_words(), said, host, port, gate);
-            }
-            match client.read(&mut piece) {
-                Ok(0) if hello.is_empty() => {
-                    self.up.end();
-                    return Ok(());
-                }
-                Ok(0) => {
-                    self.up.end();
-                    return self.begin(hello.into_words(), UNFINISHED, host, port, gate);
-                }
-                Ok(length) => hello.add(piece.get(..length).unwrap_or_default()),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.hello = Some(hello);
-                    return Ok(());
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return Err(Turn::Broken),
-            }
-        }
-    }
-
-    /// The first words are complete: lets them go on, if they may.
-    fn begin(
-        &mut self,
-        words: Vec<u8>,
-        said: Said,
-        host: &Host,
-        port: u16,
-        gate: &Gate,
-    ) -> Result<(), Turn> {
-        let is_http = words.first().is_some_and(u8::is_ascii_uppercase);
-        match (host, &said) {
-            (Host::Name(name), Said::Name(other)) if is_http && name == other => {
-                let mut requests = Requests::to(name);
-                let out = passed(requests.take(&words), &mut requests, host, port, gate)?;
-                self.up.first(out);
-                self.requests = Some(requests);
-            }
-            _ => {
-                judge(said, host, port, gate)?;
-                self.up.first(words);
-            }
-        }
-        Ok(())
-    }
-
-    /// Moves what the client says; requests are read before they go on.
-    fn up(
-        &mut self,
-        mut client: &TcpStream,
-        host: &Host,
-        port: u16,
-        gate: &Gate,
-        pipes: &mut Pipes,
-    ) -> Result<Moved, Turn> {
-        let mut piece = [0; 16 << 10];
-        for _ in 0..TURN {
-            let Some(requests) = &mut self.requests else {
-                return Ok(self.up.advance(client, &self.server, pipes));
-            };
-            let allowance = match requests.wants() {
-                Wants::Everything => None,
-                Wants::Bytes(count) => Some(count),
-                Wants::Words => Some(0),
-                Wants::Answer => {
-                    if let Some(line) = first_of_answer(&self.server, self.answered_all) {
-                        let out = requests.answered(&line);
-                        let out = passed(out, requests, host, port, gate)?;
-                        self.up.first(out);
-                        continue;
-                    }
-                    // Whoever has said all and goes is not kept for the answer's sake.
-                    if self.said_all && !requests.holds_words() {
-                        self.up.end();
-                    }
-                    Some(0)
-                }
-            };
-            self.up.allow(allowance);
-            let moved = self.up.advance(client, &self.server, pipes);
-            requests.passed(self.up.took());
-            if moved != Moved::Waits || !self.up.is_held() {
-                return Ok(moved);
-            }
-            match requests.wants() {
-                Wants::Answer if allowance == Some(0) => return Ok(Moved::Waits),
-                Wants::Words => {}
-                _ => continue,
-            }
-            match client.read(&mut piece) {
-                Ok(0) => self.up.end(),
-                Ok(length) => {
-                    let out = requests.take(piece.get(..length).unwrap_or_default());
-                    let out = passed(out, requests, host, port, gate)?;
-                    self.up.first(out);
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Moved::Waits),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return Ok(Moved::Broken),
-            }
-        }
-        Ok(Moved::More)
-    }
-}
-
-/// What of a stream of requests may go on; a fault is judged as first words are.
-fn passed(
-    taken: Result<Vec<u8>, Said>,
-    requests: &mut Requests,
-    host: &Host,
-    port: u16,
-    gate: &Gate,
-) -> Result<Vec<u8>, Turn> {
-    match taken {
-        Ok(out) => Ok(out),
-        Err(said) => {
-            judge(said, host, port, gate)?;
-            Ok(requests.free())
-        }
-    }
-}
-
-/// The beginning of an answer's first line, which stays where it is; what there is of it, if
-/// the server has `ended`; `None` if it is not there yet.
-fn first_of_answer(server: &TcpStream, ended: bool) -> Option<Vec<u8>> {
-    let mut line = [0; http::ANSWER];
-    let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
-    match recv(server.as_raw_fd(), &mut line, flags) {
-        Ok(length) if ended || length == line.len() || length == 0 => {
-            Some(line.get(..length).unwrap_or_default().to_vec())
-        }
-        Ok(_) | Err(Errno::EAGAIN | Errno::EINTR) => None,
-        Err(_) => Some(Vec::new()),
-    }
-}
-
-/// Whether first words are for the host that was dialled.
-fn judge(said: Said, host: &Host, port: u16, gate: &Gate) -> Result<(), Turn> {
-    let refused = |why: String, fix: Option<String>| Err(Turn::Refused { why, fix });
-    let Host::Name(name) = host else {
-        // An address was allowed as such: whoever is there is meant.
-        return Ok(());
-    };
-    let why = match said {
-        Said::Name(other) if other == *name => return Ok(()),
-        Said::Name(other) | Said::Odd(other) => {
-            return refused(
-                format!("was dialled, but what was said was for {other}"),
-                None,
-            );
-        }
-        Said::Nobody(why) => why,
-        Said::Other if USUAL.contains(&port) => "it speaks neither TLS nor HTTP",
-        Said::Other | Said::More => return Ok(()),
-    };
-    match gate.unnamed() {
-        Unnamed::Allow => Ok(()),
-        Unnamed::Refuse => refused(
-            format!("was dialled, but the connection does not say for whom: {why}"),
-            Some("`unnamed = \"allow\"` below [network] in the policy".to_owned()),
-        ),
-    }
-}
-
 /// As either end of a connection is wanted: without delays, with urgent data in its place
 /// (splice cannot take it out), and noticed when its other end is silently gone.
 fn prepare(socket: &impl AsFd) {
@@ -591,40 +285,5 @@ fn begin(to: SocketAddr) -> nix::Result<TcpStream> {
     match connect(socket.as_raw_fd(), &SockaddrStorage::from(to)) {
         Ok(()) | Err(Errno::EINPROGRESS) => Ok(socket.into()),
         Err(errno) => Err(errno),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use sjail_policy::plan::{Network, NetworkMode, Unlisted};
-
-    fn gate(unnamed: Unnamed) -> Gate {
-        Gate::new(&Network {
-            mode: NetworkMode::Filtered,
-            allow: Vec::new(),
-            deny: Vec::new(),
-            unlisted: Unlisted::Refuse,
-            unnamed,
-            publish: Vec::new(),
-            proxy: Default::default(),
-            ssh_agent: Vec::new(),
-        })
-    }
-
-    #[test]
-    fn first_words_must_be_for_the_host() {
-        let host = Host::Name("a.test".into());
-        let strict = gate(Unnamed::Refuse);
-        let mild = gate(Unnamed::Allow);
-        let is = |said: Said, port, gate: &Gate| judge(said, &host, port, gate).is_ok();
-        assert!(is(Said::Name("a.test".into()), 443, &strict));
-        assert!(!is(Said::Name("b.test".into()), 443, &mild));
-        assert!(!is(Said::Odd("a.test\0".into()), 443, &mild));
-        assert!(!is(Said::Nobody("x"), 443, &strict));
-        assert!(!is(Said::Nobody("x"), 8443, &strict));
-        assert!(is(Said::Nobody("x"), 443, &mild));
-        assert!(!is(Said::Other, 443, &strict));
-        assert!(is(Said::Other, 22, &strict));
     }
 }

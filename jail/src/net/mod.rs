@@ -11,7 +11,7 @@
 //! [`resolver`] gives names that lead somewhere an address of a range that is nobody's
 //! ([`names`]). [`relay`] takes what is dialled, finds the name, lets [`gate`] decide,
 //! only then looks it up ([`lookup`]), checks where that leads ([`address`]), dials, reads
-//! first words ([`hello`], [`http`]) and passes bytes on ([`flow`]). It runs in a process of
+//! first words ([`open`], [`hello`], [`http`]) and passes bytes on ([`flow`]). It runs in a process of
 //! its own that can do nothing else ([`confine`], [`process`]). Programs that insist on a
 //! proxy find one inside ([`proxy`]). A port of the jail is served on the host by another
 //! such process, in the jail's network ([`publish`]). The owner's ssh agent is lent, if he
@@ -29,6 +29,7 @@ mod http;
 mod inside;
 mod lookup;
 mod names;
+mod open;
 mod process;
 mod proxy;
 pub mod publish;

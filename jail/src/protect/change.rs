@@ -390,22 +390,6 @@ impl Protection {
         }
     }
 
-    /// The folder of git that the command wrote to a copy of has been gone through: what it
-    /// is now is the host's. Pointers into it, and the repositories in it that were not there
-    /// at the start, are judged like any others from here.
-    pub(super) fn end_copy(&mut self) {
-        let copied = std::mem::take(&mut self.copied);
-        let now = self.search.again(&[], &copied, &[]);
-        for sighting in now.mounted() {
-            if sighting.role == Role::GitConfig {
-                let text = repository::small(&sighting.path).unwrap_or_default();
-                self.remember(&sighting.path, text);
-            }
-            self.held.retain(|held| held.path != sighting.path);
-            self.held.push(sighting.clone());
-        }
-    }
-
     fn end_open(&mut self, jail: &Jail, open: &[Sighting], errno: Errno) {
         let names: Vec<String> = open
             .iter()

@@ -17,8 +17,11 @@
 //!
 //! A repository that the command itself makes is judged, not forbidden.
 
+mod aftermath;
 mod change;
+mod copied;
 pub mod copy;
+mod error;
 pub mod finding;
 pub mod hold;
 pub mod holders;
@@ -27,6 +30,7 @@ pub mod judge;
 pub mod links;
 pub mod names;
 mod new_file;
+mod preparation;
 pub mod quarantine;
 pub mod reach;
 pub mod record;
@@ -37,29 +41,23 @@ pub mod stillness;
 pub mod watch;
 
 use std::collections::HashSet;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
 use nix::poll::PollFlags;
-use sjail_policy::bytes::ByteString;
-use sjail_policy::git_command::Writer;
-use sjail_policy::plan::{Access, Grant, Missing, Plan};
-use sjail_policy::profile::Profile;
+use sjail_policy::plan::Access;
 use sjail_policy::show;
 
-use crate::cleanup;
 use crate::layout::places::Places;
-use crate::result::RunId;
 use crate::spawn::Jail;
 use crate::supervise::{self, Notice};
 use copy::Copy;
+pub use error::Error;
 use finding::Finding;
 use inventory::{Inventory, Moment, Role, Sighting};
 use judge::Court;
 use links::Depth;
-use names::Names;
+pub use preparation::{Ground, writable};
 use quarantine::Quarantine;
 use record::Record;
 use scan::Search;
@@ -128,54 +126,6 @@ impl Report {
     }
 }
 
-/// Why protecting cannot begin.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The folders cannot be watched.
-    #[error("watching the workspace for protected names failed: {}", .0.desc())]
-    Watch(Errno),
-    /// There are too many protected names to hold each of them.
-    #[error(
-        "{} and the repositories in it hold {found} protected names, more than the {} that can be held; run it in a folder further down, with --workspace there, or with a smaller protect.depth",
-        show::name(workspace),
-        scan::MAX_NAMES
-    )]
-    TooMany {
-        /// Where.
-        workspace: PathBuf,
-        /// How many.
-        found: usize,
-    },
-    /// Nobody can tell what is in the workspace.
-    #[error("the workspace {path} cannot be looked into, because its mode keeps its own owner out, so nobody can tell which names in it are protected; `chmod u+rwx {path}` opens it", path = show::name(.0))]
-    Shut(PathBuf),
-    /// The copy of a folder of git cannot be made.
-    #[error(
-        "making a copy of {} for a git command that writes git's configuration failed: {source}",
-        show::name(path)
-    )]
-    Copy {
-        /// Which folder.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// The copy cannot be noted for the case that sjail is killed.
-    #[error(transparent)]
-    Note(#[from] cleanup::Error),
-    /// A protected file can be written by another name.
-    #[error("{path} has a second name (a hard link), by which a command could write it, and cannot be made a file of its own: {source}; `find . -samefile {path}` shows the other, remove one", path = show::name(path))]
-    SecondName {
-        /// Which file.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// The record cannot be written.
-    #[error("writing the record of protected names failed: {0}; is XDG_RUNTIME_DIR yours?")]
-    Record(io::Error),
-}
-
 /// How a path is mounted on itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
@@ -185,107 +135,21 @@ pub enum Hold {
     ReadOnly,
 }
 
-/// What the command writes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ground {
-    /// The host's own files.
-    Host,
-    /// Layers over them, which change nothing.
-    Layers,
-}
-
-/// Whether the jail can write the workspace, or a part of it.
-fn is_written(plan: &Plan) -> bool {
-    let workspace = plan.workspace.path.as_path();
-    plan.workspace.access == Access::Rw
-        || plan.filesystem.grants.iter().any(|grant| {
-            let source = std::fs::canonicalize(grant.source.as_path());
-            let overlaps =
-                |source: PathBuf| source.starts_with(workspace) || workspace.starts_with(&source);
-            grant.access == Access::Rw && source.is_ok_and(overlaps)
-        })
-}
-
-/// Parts every protected file from its other names; whether there were any.
-fn part_all(found: &Inventory, findings: &mut Vec<Finding>) -> Result<bool, Error> {
-    let doubled = found.sightings.iter().filter(|s| s.has_second_name());
-    for sighting in doubled {
-        let path = &sighting.path;
-        if second_names::part(path).map_err(|source| Error::SecondName {
-            path: path.clone(),
-            source,
-        })? {
-            findings.push(Finding::parted(path));
-        }
-    }
-    Ok(!findings.is_empty())
-}
-
-/// A folder that is shown writable at its own path.
-pub fn writable(folder: &Path) -> Grant {
-    Grant {
-        source: folder.into(),
-        dest: folder.into(),
-        access: Access::Rw,
-        missing: Missing::Skip,
-    }
-}
-
 impl Protection {
-    /// Looks for protected names. `None` when the jail cannot write the workspace anyway,
-    /// or nothing is to be protected.
-    /// What is writable has one name for each protected file afterwards.
-    pub fn prepare(
-        plan: &Plan,
-        sandbox: &Path,
-        run: &RunId,
-        ground: Ground,
-    ) -> Result<Option<Protection>, Error> {
-        let protect = &plan.filesystem.protect;
-        if protect.names.is_empty() || !is_written(plan) {
-            return Ok(None);
-        }
-        let mut search = Search {
-            workspace: plan.workspace.path.as_path().to_owned(),
-            cwd: plan.command.cwd.as_path().to_owned(),
-            names: Names::new(&protect.names),
-            depth: protect.depth,
-            shut: HashSet::new(),
-        };
-        let mut start = search.run();
-        let mut findings = Vec::new();
-        if ground == Ground::Host && part_all(&start, &mut findings)? {
-            start = search.run();
-        }
-        if start.shut.contains(&search.workspace) {
-            return Err(Error::Shut(search.workspace));
-        }
-        search.shut = start.shut.iter().cloned().collect();
-        let held: Vec<Sighting> = start.mounted().into_iter().cloned().collect();
-        if held.len() > scan::MAX_NAMES {
-            return Err(Error::TooMany {
-                workspace: search.workspace,
-                found: held.len(),
-            });
-        }
+    /// One that knows what a look has found, and holds nothing yet.
+    fn begun(search: Search, quarantine: Quarantine, start: Inventory) -> Protection {
         let configs = start
             .sightings
             .iter()
             .filter(|sighting| sighting.role == Role::GitConfig)
             .filter_map(|s| Some((s.path.clone(), repository::small(&s.path)?)))
             .collect();
-        let tops = start.tops.clone();
-        let seen = start.children.iter().cloned().collect();
-        let mut grants = plan.filesystem.grants.clone();
-        grants.extend(start.grants.iter().map(|folder| writable(folder)));
-        Ok(Some(Protection {
-            places: Some(Places::of(&plan.workspace, &grants)),
-            quarantine: Quarantine::new(sandbox, run.as_str()),
-            search,
-            held,
+        Protection {
+            places: None,
+            held: Vec::new(),
             configs,
-            tops,
-            seen,
+            tops: start.tops.clone(),
+            seen: start.children.iter().cloned().collect(),
             fresh: Vec::new(),
             crowded: false,
             looked: Moment::now(),
@@ -295,13 +159,15 @@ impl Protection {
             pointers: Vec::new(),
             refused: None,
             copy: None,
-            start,
             watch: None,
             record: None,
-            findings,
+            findings: Vec::new(),
             taken: quarantine::Amount::default(),
             ended: None,
-        }))
+            search,
+            quarantine,
+            start,
+        }
     }
 
     /// Folders outside the workspace that git needs, writable, checked both ways.
@@ -320,76 +186,6 @@ impl Protection {
             .git_dirs
             .iter()
             .map(|git_dir| git_dir.path.as_path())
-    }
-
-    /// Lets the command write to a copy of a folder of git, if it is one that must write
-    /// its configuration. `folder` is the run's own, to be made.
-    pub fn copy_for<N>(&mut self, writer: &Writer, folder: &Path, note: N) -> Result<(), Error>
-    where
-        N: FnOnce() -> Result<(), cleanup::Error>,
-    {
-        let git_dirs: Vec<&Path> = self.git_dirs().collect();
-        let Some(git_dir) = copy::needed(writer, &self.search.cwd, &git_dirs) else {
-            return Ok(());
-        };
-        note()?;
-        let copy = Copy::begin(&git_dir, folder).map_err(|source| Error::Copy {
-            path: git_dir.clone(),
-            source,
-        })?;
-        self.held.retain(|held| !held.path.starts_with(&git_dir));
-        self.copied.push(git_dir);
-        self.free_pointers();
-        self.copy = Some(copy);
-        Ok(())
-    }
-
-    /// Lets the command write a folder of git on a layer of its own, where nothing of it
-    /// reaches the host by itself.
-    pub fn free_for(&mut self, writer: &Writer) {
-        let git_dirs: Vec<&Path> = self.git_dirs().collect();
-        if let Some(git_dir) = copy::needed(writer, &self.search.cwd, &git_dirs) {
-            self.held.retain(|held| !held.path.starts_with(&git_dir));
-        }
-    }
-
-    /// `git worktree remove` and `git submodule deinit` take working trees away, whose
-    /// `.git` files point into the copy. Where those point is looked at again at the end.
-    fn free_pointers(&mut self) {
-        let freed: Vec<(PathBuf, PathBuf)> = self
-            .held
-            .iter()
-            .filter(|held| held.role == Role::Pointer)
-            .filter(|held| held.path.parent() != Some(&self.search.workspace))
-            .filter_map(|held| Some((held.path.clone(), repository::pointed_to(&held.path)?)))
-            .filter(|(_, target)| self.copied.iter().any(|copied| target.starts_with(copied)))
-            .collect();
-        self.held.retain(|held| {
-            let of = |path: &Path| match held.role {
-                Role::Way => path.starts_with(&held.path),
-                _ => path == held.path,
-            };
-            !freed.iter().any(|(path, _)| of(path))
-        });
-        self.pointers = freed;
-    }
-
-    /// A freed pointer that leads elsewhere now was not changed by git.
-    fn check_pointers(&mut self) {
-        for (path, target) in self.pointers.clone() {
-            let there = std::fs::symlink_metadata(&path).is_ok();
-            if there && repository::pointed_to(&path).as_ref() != Some(&target) {
-                self.take(
-                    &path,
-                    "was changed during the run and would point git elsewhere",
-                );
-            }
-        }
-    }
-
-    /// The copy that the command writes to, if there is one.
-    pub fn copy(&self) -> Option<&Copy> {
-        self.copy.as_ref()
     }
 
     /// What the jail's set-up mounts on itself, in this order, by its paths inside.
@@ -483,97 +279,6 @@ impl Protection {
         }
     }
 
-    /// What a run that was killed has left in a workspace: everything that its record
-    /// does not know is new.
-    pub fn finish_for(
-        search: Search,
-        known: &HashSet<PathBuf>,
-        quarantine: Quarantine,
-        began: Moment,
-    ) -> Vec<Finding> {
-        let now = search.run_opening();
-        let start = Inventory {
-            time: Some(began),
-            sightings: now
-                .sightings
-                .iter()
-                .filter(|sighting| known.contains(&sighting.path))
-                .cloned()
-                .collect(),
-            git_dirs: now
-                .git_dirs
-                .iter()
-                .filter(|git_dir| known.contains(&git_dir.path))
-                .cloned()
-                .collect(),
-            ..Inventory::default()
-        };
-        let tops = now.tops.clone();
-        let configs = start
-            .sightings
-            .iter()
-            .filter(|sighting| sighting.role == Role::GitConfig)
-            .filter_map(|s| Some((s.path.clone(), repository::small(&s.path)?)))
-            .collect();
-        let mut protection = Protection {
-            places: None,
-            held: start.sightings.clone(),
-            configs,
-            tops,
-            seen: now.children.iter().cloned().collect(),
-            fresh: Vec::new(),
-            crowded: false,
-            looked: Moment::now(),
-            stirred: false,
-            made: Vec::new(),
-            copied: Vec::new(),
-            pointers: Vec::new(),
-            refused: None,
-            copy: None,
-            start,
-            watch: None,
-            record: None,
-            findings: Vec::new(),
-            taken: quarantine::Amount::default(),
-            ended: None,
-            search,
-            quarantine,
-        };
-        protection.settle(now, None);
-        protection.take_links(Depth::Whole);
-        protection.findings
-    }
-
-    /// Keeps a preview, and then judges what is new as after a run: what was harmless when
-    /// the preview was made may make a repository of what lies beside it by now.
-    pub fn judged_after<T>(
-        workspace: &Path,
-        (sandbox, run): (&Path, &str),
-        keep: impl FnOnce() -> T,
-    ) -> (T, Vec<Finding>) {
-        let profile = Profile::default_profile();
-        let names: Vec<ByteString> = profile
-            .protect
-            .iter()
-            .map(|name| name.value.into())
-            .collect();
-        let search = Search {
-            workspace: workspace.to_owned(),
-            cwd: workspace.to_owned(),
-            names: Names::new(&names),
-            depth: profile.protect_depth,
-            shut: HashSet::new(),
-        };
-        let before = search.run();
-        let git_dirs = before.git_dirs.iter().map(|git_dir| git_dir.path.clone());
-        let known = inventory::paths(&before.sightings);
-        let known = known.into_iter().chain(git_dirs).collect();
-        let (began, kept) = (Moment::now(), keep());
-        let quarantine = Quarantine::new(sandbox, run);
-        let findings = Protection::finish_for(search, &known, quarantine, began);
-        (kept, findings)
-    }
-
     /// Links in folders of git that were not there when the run began.
     fn take_links(&mut self, depth: Depth) {
         let Some(began) = self.start.time else {
@@ -665,12 +370,6 @@ impl Protection {
             .sightings
             .iter()
             .any(|sighting| sighting.path == path)
-    }
-
-    /// Judged by other means: in a copied folder of git, or a pointer into one.
-    fn is_elsewhere(&self, path: &Path) -> bool {
-        self.copied.iter().any(|copied| path.starts_with(copied))
-            || self.pointers.iter().any(|(pointer, _)| pointer == path)
     }
 
     fn is_made(&self, path: &Path) -> bool {

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
@@ -21,6 +21,7 @@ use super::inventory::Moment;
 use super::names::Names;
 use super::quarantine::Quarantine;
 use super::scan::Search;
+use crate::cleanup;
 
 /// The record of a run that lives.
 #[derive(Debug)]
@@ -43,16 +44,9 @@ struct Text {
 
 /// Where records lie: in the user's runtime folder, or else among the kept records.
 pub fn folder(state: &Path) -> PathBuf {
-    let private = |path: &PathBuf| {
-        fs::symlink_metadata(path).is_ok_and(|folder| {
-            folder.is_dir()
-                && folder.uid() == nix::unistd::geteuid().as_raw()
-                && folder.mode() & 0o077 == 0
-        })
-    };
     std::env::var_os("XDG_RUNTIME_DIR")
         .map(PathBuf::from)
-        .filter(|path| path.is_absolute() && private(path))
+        .filter(|path| path.is_absolute() && cleanup::is_private(path))
         .map(|path| path.join("sjail/protect"))
         .unwrap_or_else(|| state.join("protect"))
 }
@@ -116,14 +110,7 @@ pub fn sweep(folder: &Path, names: &[ByteString]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
-        let Ok(file) = File::options()
-            .read(true)
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(&path)
-        else {
-            continue;
-        };
-        let Ok(lock) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else {
+        let Some(lock) = cleanup::orphaned(&path) else {
             continue;
         };
         let Ok(bytes) = io::read_to_string(&*lock) else {

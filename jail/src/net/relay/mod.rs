@@ -16,12 +16,13 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
-use super::connection::{Connection, Stage, Turn};
+use super::connection::{Connection, Stage};
 use super::flow::Pipes;
 use super::gate::Gate;
 use super::inside::{Listener, Serves};
 use super::lookup::{Book, Lookup};
 use super::names::Names;
+use super::open::Turn;
 use super::record::{Decision, FromRelay, LONGEST, Ledger, ToRelay};
 use super::resolver::Resolver;
 use crate::sys::socket;

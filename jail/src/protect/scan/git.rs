@@ -73,12 +73,7 @@ impl Look<'_> {
         for (entry, kind) in listing.names() {
             let at = path.join(OsStr::from_bytes(entry));
             for name in starting_with(&self.search.names.git, entry) {
-                let role = match entry {
-                    b"config" | b"config.worktree" => Role::GitConfig,
-                    b"hooks" => Role::GitHooks,
-                    _ => Role::GitOther,
-                };
-                self.name(&at, kind, name.split().1, role);
+                self.name(&at, kind, name.split().1, role(entry));
             }
             match (entry, kind) {
                 (b"config" | b"config.worktree", Kind::File) => {
@@ -159,12 +154,7 @@ impl Look<'_> {
                     for (entry, kind) in inside.names() {
                         let file = at.join(OsStr::from_bytes(entry));
                         for name in starting_with(&self.search.names.worktree, entry) {
-                            let role = match entry {
-                                b"config.worktree" | b"config" => Role::GitConfig,
-                                b"hooks" => Role::GitHooks,
-                                _ => Role::GitOther,
-                            };
-                            self.name(&file, kind, name.split().1, role);
+                            self.name(&file, kind, name.split().1, role(entry));
                         }
                     }
                     self.watch(Watched {
@@ -179,5 +169,14 @@ impl Look<'_> {
             path: path.to_owned(),
             fd: listing.fd,
         });
+    }
+}
+
+/// What a name in a folder of git, or in what is kept of a working tree, is for.
+fn role(entry: &[u8]) -> Role {
+    match entry {
+        b"config" | b"config.worktree" => Role::GitConfig,
+        b"hooks" => Role::GitHooks,
+        _ => Role::GitOther,
     }
 }
