@@ -165,8 +165,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    fn names(git: &Path, depth: Depth) -> Vec<String> {
-        let found = made_since(&Moment::now(), git, depth);
+    fn names(began: &Moment, git: &Path, depth: Depth) -> Vec<String> {
+        let found = made_since(began, git, depth);
         assert!(!found.unfinished);
         let name = |path: &PathBuf| path.strip_prefix(git).unwrap().to_str().unwrap().to_owned();
         let mut names: Vec<String> = found.paths.iter().map(name).collect();
@@ -176,6 +176,7 @@ mod tests {
 
     #[test]
     fn links_are_found_wherever_git_writes_by_name() {
+        let began = Moment::now();
         let folder = tempfile::tempdir().unwrap();
         let git = &fs::canonicalize(folder.path()).unwrap();
         for sub in [
@@ -204,8 +205,8 @@ mod tests {
         for name in found.iter().chain(&ignored) {
             symlink("/nowhere", git.join(name)).unwrap();
         }
-        assert_eq!(names(git, Depth::Whole), found);
-        assert_eq!(names(git, Depth::Top), ["COMMIT_EDITMSG"]);
+        assert_eq!(names(&began, git, Depth::Whole), found);
+        assert_eq!(names(&began, git, Depth::Top), ["COMMIT_EDITMSG"]);
     }
 
     #[test]
@@ -246,10 +247,11 @@ mod tests {
 
     #[test]
     fn a_head_that_leads_out_and_a_pipe_are_none_of_gits() {
+        let began = Moment::now();
         let folder = tempfile::tempdir().unwrap();
         let git = &fs::canonicalize(folder.path()).unwrap();
         symlink("refs/../../x", git.join("HEAD")).unwrap();
         nix::unistd::mkfifo(&git.join("index"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-        assert_eq!(names(git, Depth::Top), ["HEAD", "index"]);
+        assert_eq!(names(&began, git, Depth::Top), ["HEAD", "index"]);
     }
 }
