@@ -3,16 +3,17 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::Flock;
 use sjail_policy::show;
 
 use crate::error::{Error, Result};
 use crate::paths::Places;
+use crate::private_file::lock;
 
 /// The two sockets, and what has to be put away at the end.
 pub struct Listeners {
@@ -148,24 +149,6 @@ fn lock_records(places: &Places) -> Result<Flock<File>> {
 
 /// A broker that was told to end lets go within this time.
 const ENDING: Duration = Duration::from_secs(2);
-
-/// Locks the file that only one broker can have; `None` when another has it.
-fn lock(path: &Path) -> Result<Option<Flock<File>>> {
-    let file = fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_CLOEXEC)
-        .open(path)
-        .map_err(Error::file("open", path))?;
-    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-        Ok(lock) => Ok(Some(lock)),
-        Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(None),
-        Err((_, errno)) => Err(Error::file("lock", path)(errno.into())),
-    }
-}
 
 /// Removes a socket that nobody listens on; false when somebody does.
 fn clear_stale(path: &Path) -> Result<bool> {

@@ -6,6 +6,9 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+
 use crate::error::{Error, Result};
 
 /// The length of a secret.
@@ -14,15 +17,7 @@ const SECRET: usize = 32;
 /// Opens a file to be read and written, made where there is none. One that others can read
 /// is closed to them.
 pub fn open(path: &Path) -> Result<File> {
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_CLOEXEC)
-        .open(path)
-        .map_err(Error::file("open", path))?;
+    let file = made(path)?;
     let metadata = file.metadata().map_err(Error::file("read", path))?;
     if metadata.uid() != nix::unistd::geteuid().as_raw() {
         return Err(Error::UnsafeFolder {
@@ -35,6 +30,28 @@ pub fn open(path: &Path) -> Result<File> {
             .map_err(Error::file("restrict", path))?;
     }
     Ok(file)
+}
+
+/// Locks the file that only one broker can have; `None` when another has it.
+pub fn lock(path: &Path) -> Result<Option<Flock<File>>> {
+    let file = made(path)?;
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(lock) => Ok(Some(lock)),
+        Err((_, Errno::EWOULDBLOCK)) => Ok(None),
+        Err((_, errno)) => Err(Error::file("lock", path)(errno.into())),
+    }
+}
+
+fn made(path: &Path) -> Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_CLOEXEC)
+        .open(path)
+        .map_err(Error::file("open", path))
 }
 
 /// A secret of 32 bytes: the one in the file, or a random one that is put there.

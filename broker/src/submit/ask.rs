@@ -125,7 +125,7 @@ async fn put_in_queue(
     let uid = visit.peer.uid;
     let here = whereabouts(visit, case, binding);
     let is_shown_first = case.is_shown_first(visit, place);
-    let new = question(visit, case, place, binding, changed);
+    let new = question_of(visit, case, place, binding, changed);
     let grants = case.submission.asking == Asking::Policy;
     let (run_id, token) = (case.run_id()?, id::token()?);
     let note = case.note(visit, &token);
@@ -188,7 +188,7 @@ pub(super) fn whereabouts(visit: &Visit, case: &Case, binding: &Binding) -> Wher
 }
 
 /// The request, as it is kept and shown.
-pub(super) fn question(
+pub(super) fn question_of(
     visit: &Visit,
     case: &Case,
     place: Place,

@@ -9,7 +9,7 @@ use sjail_policy::wire::control::{Extent, RequestStatus};
 use sjail_policy::wire::request::{Answer, Asking, Place, Submission};
 
 use super::approved::refuse_by_status;
-use super::ask::{Waited, bind, question, refuse_full, wait, whereabouts};
+use super::ask::{Waited, bind, question_of, refuse_full, wait, whereabouts};
 use super::case::Case;
 use super::note_policy;
 use crate::error::Result;
@@ -167,7 +167,7 @@ pub(super) async fn run(visit: &mut Visit, errand: Errand) -> std::result::Resul
 /// Puts it in the queue, and says yes at once where the policy or a standing permission does.
 async fn put_in_queue(visit: &Visit, case: &Case, holder: &Holder) -> Result<Asked> {
     let binding = bind(visit, case).await?;
-    let mut new = question(visit, case, Place::Host, &binding, &[]);
+    let mut new = question_of(visit, case, Place::Host, &binding, &[]);
     new.body.holder = Some(holder.process);
     let here = whereabouts(visit, case, &binding);
     let by_policy = case.judgement.verdict == Verdict::Run(Place::Host);

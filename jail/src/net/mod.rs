@@ -19,6 +19,7 @@
 
 mod address;
 pub mod ask;
+mod attendant;
 pub mod confine;
 mod connection;
 mod dns;
@@ -40,13 +41,14 @@ mod resolver;
 pub mod settings;
 pub mod ssh;
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 use ::landlock::ABI;
 use nix::poll::PollFlags;
 use sjail_policy::plan::{NetworkMode, Plan};
 
 use self::ask::{Asker, Questions};
+use self::attendant::Attendant;
 use self::gate::Gate;
 use self::lookup::Book;
 use self::process::Process;
@@ -66,8 +68,7 @@ const MOST_PORTS: usize = 64;
 pub struct Filtered<'a> {
     plan: &'a sjail_policy::plan::Network,
     abi: Option<ABI>,
-    relay: Option<Process>,
-    ended_early: bool,
+    relay: Attendant,
     questions: Questions,
 }
 
@@ -77,8 +78,7 @@ impl<'a> Filtered<'a> {
         (plan.network.mode == NetworkMode::Filtered).then(|| Filtered {
             plan: &plan.network,
             abi: None,
-            relay: None,
-            ended_early: false,
+            relay: Attendant::default(),
             questions: Questions::to(asker),
         })
     }
@@ -91,11 +91,7 @@ impl<'a> Filtered<'a> {
     /// The jail has ended: what happened on its network.
     pub fn finish(mut self) -> Vec<Entry> {
         self.questions.withdraw();
-        match self.relay.take() {
-            Some(relay) => relay.finish(),
-            None if self.ended_early => vec![process::silent()],
-            None => Vec::new(),
-        }
+        self.relay.finish()
     }
 
     fn start(&mut self, jail: &Jail) -> Result<Process, Error> {
@@ -115,21 +111,18 @@ impl<'a> Filtered<'a> {
 
 impl Guard for Filtered<'_> {
     fn waits_for(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
-        let relay = self.relay.as_ref()?;
-        Some((relay.channel().as_fd(), PollFlags::POLLIN))
+        self.relay.waits_for()
     }
 
     fn born(&mut self, jail: &Jail) -> Result<(), Error> {
-        // A jail may be built a second time.
-        if let Some(earlier) = self.relay.take() {
-            earlier.end();
-        }
-        self.relay = Some(self.start(jail)?);
+        self.relay.end();
+        let started = self.start(jail)?;
+        self.relay.begin(started);
         Ok(())
     }
 
     fn notice(&mut self, _: &Jail) -> Notice {
-        let Some(relay) = &self.relay else {
+        let Some(relay) = self.relay.process() else {
             return Notice::GoOn;
         };
         match relay.hear() {
@@ -138,12 +131,7 @@ impl Guard for Filtered<'_> {
             }
             Ok(Some(_)) => {}
             // The relay is gone, and with it every way out: nothing is open that was closed.
-            Ok(None) | Err(_) => {
-                if let Some(relay) = self.relay.take() {
-                    relay.end();
-                }
-                self.ended_early = true;
-            }
+            Ok(None) | Err(_) => self.relay.lose(),
         }
         Notice::GoOn
     }

@@ -15,10 +15,11 @@ use nix::sched::{CloneFlags, setns};
 use nix::sys::stat::Mode;
 use sjail_policy::plan::{NetworkMode, Plan, Publish};
 
+use super::attendant::Attendant;
 use super::gate::{DNS, Gate};
 use super::inside::{Listener, Serves};
 use super::lookup::Book;
-use super::process::{self, Process};
+use super::process::Process;
 use super::record::Entry;
 use crate::error::Error;
 use crate::spawn::Jail;
@@ -33,8 +34,7 @@ pub struct Door {
     gate: Gate,
     abi: Option<ABI>,
     mode: NetworkMode,
-    process: Option<Process>,
-    ended_early: bool,
+    relay: Attendant,
 }
 
 impl Door {
@@ -74,8 +74,7 @@ impl Door {
             gate,
             abi: None,
             mode: network.mode,
-            process: None,
-            ended_early: false,
+            relay: Attendant::default(),
         }))
     }
 
@@ -98,12 +97,8 @@ impl Door {
     }
 
     /// The jail has ended: who came.
-    pub fn finish(mut self) -> Vec<Entry> {
-        match self.process.take() {
-            Some(process) => process.finish(),
-            None if self.ended_early => vec![process::silent()],
-            None => Vec::new(),
-        }
+    pub fn finish(self) -> Vec<Entry> {
+        self.relay.finish()
     }
 }
 
@@ -126,8 +121,7 @@ fn why(error: &std::io::Error) -> String {
 
 impl Guard for Door {
     fn waits_for(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
-        let process = self.process.as_ref()?;
-        Some((process.channel().as_fd(), PollFlags::POLLIN))
+        self.relay.waits_for()
     }
 
     fn born(&mut self, jail: &Jail) -> Result<(), Error> {
@@ -158,26 +152,20 @@ impl Guard for Door {
                 _ => Ok(()),
             }
         };
-        // A jail may be built a second time.
-        if let Some(earlier) = self.process.take() {
-            earlier.end();
-        }
+        self.relay.end();
         let gate = self.gate.clone();
         let started = Process::start(enter, listeners, gate, Book::default(), self.abi)?;
-        self.process = Some(started);
+        self.relay.begin(started);
         Ok(())
     }
 
     fn notice(&mut self, _: &Jail) -> Notice {
-        let Some(process) = &self.process else {
+        let Some(process) = self.relay.process() else {
             return Notice::GoOn;
         };
         // It says nothing before it is asked: it is gone.
         if !matches!(process.hear(), Ok(Some(_))) {
-            if let Some(process) = self.process.take() {
-                process.end();
-            }
-            self.ended_early = true;
+            self.relay.lose();
         }
         Notice::GoOn
     }

@@ -115,10 +115,7 @@ pub fn commit(
     progress: Progress<'_>,
 ) -> Result<Done, Error> {
     let id = record.id.clone();
-    let failed = |source| Error::Commit {
-        id: id.clone(),
-        source,
-    };
+    let failed = Error::commit_of(&id);
     let planned = plan(held, record, choice, progress);
     let (rooms, done) = match planned {
         Ok(planned) => planned,
@@ -197,10 +194,7 @@ fn forward(
     progress: Progress<'_>,
 ) -> Result<(), Error> {
     let id = record.id.clone();
-    let failed = |source| Error::Commit {
-        id: id.clone(),
-        source,
-    };
+    let failed = Error::commit_of(&id);
     let mut walk = || -> io::Result<()> {
         let total = journal::read(held.path())?.count();
         for (number, step) in journal::read(held.path())?.enumerate() {
@@ -238,10 +232,7 @@ fn backward(
     progress: Progress<'_>,
 ) -> Result<(), Error> {
     let id = record.id.clone();
-    let failed = |source| Error::Undo {
-        id: id.clone(),
-        source,
-    };
+    let failed = Error::undo_of(&id);
     record.state = State::Undoing;
     held.write(record).map_err(failed)?;
     let mut walk = || -> io::Result<()> {
@@ -280,7 +271,7 @@ fn backward(
 /// Finishes what a killed sjail has begun.
 pub fn recover(held: &Held, record: &mut Record) -> Result<(), Error> {
     let id = record.id.clone();
-    let failed = |source| Error::Commit { id, source };
+    let failed = Error::commit_of(&id);
     let silent: Progress<'_> = &mut |_, _, _| {};
     match record.state {
         State::Pending | State::Committed => depart(held, record).map_err(failed),
@@ -303,10 +294,7 @@ pub fn undo(
     progress: Progress<'_>,
 ) -> Result<usize, Error> {
     let id = record.id.clone();
-    let failed = |source| Error::Undo {
-        id: id.clone(),
-        source,
-    };
+    let failed = Error::undo_of(&id);
     if matches!(record.state, State::Undoing | State::Committing) {
         let rooms = open(held, record).map_err(failed)?;
         backward(held, record, rooms, force, progress)?;

@@ -150,6 +150,22 @@ pub enum Error {
 }
 
 impl Error {
+    /// Why the commit of this preview did not happen.
+    pub fn commit_of(id: &str) -> impl Fn(io::Error) -> Error + Copy {
+        move |source| Error::Commit {
+            id: id.to_owned(),
+            source,
+        }
+    }
+
+    /// Why the commit of this preview is not taken back.
+    pub fn undo_of(id: &str) -> impl Fn(io::Error) -> Error + Copy {
+        move |source| Error::Undo {
+            id: id.to_owned(),
+            source,
+        }
+    }
+
     /// Whether permissions were in the way.
     pub fn is_closed_door(&self) -> bool {
         match self {

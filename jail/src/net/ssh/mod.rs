@@ -26,7 +26,8 @@ use sjail_policy::plan::{NetworkMode, Plan, SshKey};
 use self::known_hosts::Known;
 use self::serve::Agent;
 use self::session::Allowed;
-use super::process::{self, Process};
+use super::attendant::Attendant;
+use super::process::Process;
 use super::record::{Entry, FromRelay, ToRelay};
 use crate::spawn::Jail;
 use crate::supervise::{Guard, Notice};
@@ -42,8 +43,7 @@ pub struct Lent {
     keys: Vec<SshKey>,
     hosts: Vec<Known>,
     abi: Option<ABI>,
-    process: Option<Process>,
-    ended_early: bool,
+    agent: Attendant,
 }
 
 impl Lent {
@@ -62,8 +62,7 @@ impl Lent {
             keys: network.ssh_agent.clone(),
             hosts,
             abi: None,
-            process: None,
-            ended_early: false,
+            agent: Attendant::default(),
         })
     }
 
@@ -90,12 +89,8 @@ impl Lent {
     }
 
     /// The jail has ended: what was signed, and what was not.
-    pub fn finish(mut self) -> Vec<Entry> {
-        match self.process.take() {
-            Some(process) => process.finish(),
-            None if self.ended_early => vec![process::silent()],
-            None => Vec::new(),
-        }
+    pub fn finish(self) -> Vec<Entry> {
+        self.agent.finish()
     }
 
     fn start(&self, listener: OwnedFd) -> Option<Process> {
@@ -124,22 +119,21 @@ impl Lent {
 
 impl Guard for Lent {
     fn waits_for(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
-        let process = self.process.as_ref()?;
-        Some((process.channel().as_fd(), PollFlags::POLLIN))
+        self.agent.waits_for()
     }
 
     /// The jail has made its socket: somebody has to serve it.
     fn take_agent(&mut self, listener: OwnedFd) -> Option<OwnedFd> {
-        if let Some(earlier) = self.process.take() {
-            earlier.end();
+        self.agent.end();
+        match self.start(listener) {
+            Some(process) => self.agent.begin(process),
+            None => self.agent.lose(),
         }
-        self.process = self.start(listener);
-        self.ended_early = self.process.is_none();
         None
     }
 
     fn notice(&mut self, _: &Jail) -> Notice {
-        let Some(process) = &self.process else {
+        let Some(process) = self.agent.process() else {
             return Notice::GoOn;
         };
         let goes_on = match process.hear() {
@@ -149,10 +143,7 @@ impl Guard for Lent {
             Ok(None) | Err(_) => false,
         };
         if !goes_on {
-            if let Some(process) = self.process.take() {
-                process.end();
-            }
-            self.ended_early = true;
+            self.agent.lose();
         }
         Notice::GoOn
     }
