@@ -269,8 +269,12 @@ impl Policies {
         let mut files = Vec::new();
         for (name, format) in WORKSPACE_FILES {
             let path = workspace.join(name);
+            if !format.holds_beside(&files) {
+                continue;
+            }
             // A link would have us read, and quote, what its maker cannot.
             if let Some(text) = content(&path, nix::libc::O_NOFOLLOW)? {
+                not_through_a_link(workspace, &path)?;
                 let trust = self.trust(&path, &text);
                 files.push(WorkspaceFile {
                     path: path.into(),
@@ -422,6 +426,19 @@ const FLAGS: [&str; 24] = [
     "--dry-run",
     "--no-dry-run",
 ];
+
+/// A folder between the workspace and a policy of its own must not be a link either.
+fn not_through_a_link(workspace: &Path, policy: &Path) -> Result<()> {
+    let between = policy.ancestors().skip(1);
+    let mut between = between.take_while(|folder| *folder != workspace);
+    match between.any(Path::is_symlink) {
+        true => {
+            let link = std::io::Error::other("the folder that it lies in is a link");
+            Err(Error::file("read", policy)(link))
+        }
+        false => Ok(()),
+    }
+}
 
 /// A regular file's content, `None` where there is none.
 fn content(path: &Path, links: i32) -> Result<Option<Vec<u8>>> {

@@ -90,11 +90,12 @@ pub fn import(value: &Value) -> Result<Imported, ImportError> {
         lines.push(format!("require_approval = {asks}"));
     }
     section(&mut toml, "elevated", &lines);
-    notes.extend(source.left(&["agents", "tools"]));
+    notes.extend(source.left());
     Ok(Imported {
         kind: "OpenClaw",
         toml,
         notes,
+        slips: source.slips(&["agents", "tools"]),
     })
 }
 
