@@ -225,7 +225,13 @@ fn what_is_always_blocked_is_blocked(scene: &Scene) -> Verdict {
             ("chmod 644 x", 0),
             ("curl https://example.org/x", 0),
         ],
-    )
+    )?;
+    // ac-security-sandbox 159: in words; the pattern stands in the rule.
+    for line in ["rm -rf /", "chmod 777 x", "dd if=a of=b"] {
+        let answer = scene.sjail(["check", "--json", line]).output()?.json()?;
+        assert_eq!(answer["risk_reasons"][0], "Dangerous pattern", "{answer}");
+    }
+    Ok(())
 }
 
 /// ac-security-sandbox 103-109: rm, mv and cp, in the project only.
@@ -440,7 +446,13 @@ fn lines_of_listed_commands_run(scene: &Scene) -> Verdict {
             .output()?
             .json()?;
         match blocked {
-            true => assert_eq!(answer["decision"], "block", "{line}: {answer}"),
+            true => {
+                assert_eq!(answer["decision"], "block", "{line}: {answer}");
+                let reason = answer["reason"].as_str().unwrap_or_default();
+                let name = if line.contains("ruby") { "ruby" } else { "sh" };
+                let named = format!("Command '{name}' not in allowlist");
+                assert!(reason.contains(&named) || line.contains('|'), "{reason}");
+            }
             false => assert_eq!(answer, json!({}), "{line}"),
         }
     }
