@@ -6,6 +6,7 @@ use serde_json::Value;
 use sjail_policy::rule::Operation;
 
 use super::agent::Agent;
+use super::json::Json;
 
 /// What an agent is about to do.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,12 +47,31 @@ pub enum Act {
     Other,
 }
 
+/// What has to be a text wherever it is said at all.
+const TEXTS: [&str; 7] = [
+    "hook_event_name",
+    "tool_name",
+    "tool",
+    "cwd",
+    "session_id",
+    "conversation_id",
+    "sessionID",
+];
+
 /// Reads the question; an error is a sentence.
 pub fn read(agent: Agent, text: &[u8]) -> Result<Question, String> {
-    let value: Value = serde_json::from_slice(text)
+    let value: Json = serde_json::from_slice(text)
         .map_err(|error| format!("the question is no JSON: {error}"))?;
+    let value = value
+        .unambiguous()
+        .map_err(|name| format!("`{name}` is there twice"))?;
     if !value.is_object() {
         return Err("the question is no JSON object".to_owned());
+    }
+    for name in TEXTS {
+        if !matches!(value[name], Value::Null | Value::String(_)) {
+            return Err(format!("`{name}` is no text"));
+        }
     }
     let word = |names: &[&str]| {
         names
@@ -365,6 +385,10 @@ mod tests {
             r#"{"tool_name":"Read","tool_input":{}}"#,
             r#"{"cwd":"/w","tool_name":"Write","tool_input":{"file_path":".envrc\u0000"}}"#,
             r#"{"cwd":"x","tool_name":"Bash","tool_input":{"command":"ls"}}"#,
+            r#"{"cwd":7,"tool_name":"Bash","tool_input":{"command":"ls"}}"#,
+            r#"{"cwd":"/w","session_id":7,"tool_name":"Bash","tool_input":{"command":"ls"}}"#,
+            r#"{"cwd":"/w","tool_name":"Bash","tool_input":{"command":"rm x","command":"ls"}}"#,
+            r#"{"cwd":"/w","tool_name":"Bash","tool_name":"x","tool_input":{"command":"ls"}}"#,
         ] {
             assert!(read(Agent::ClaudeCode, text.as_bytes()).is_err(), "{text}");
         }
