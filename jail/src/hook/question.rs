@@ -220,7 +220,13 @@ fn act(name: &str, input: &Value) -> Result<(Option<&'static str>, Act), String>
         "WebSearch" | "web_search" | "google_web_search" | "websearch" => {
             (Some("web_search"), Act::Other)
         }
-        _ => (None, Act::Other),
+        // A tool of a server is that server's; any other that names a file looks into it: it is
+        // shown, published, or asked of a language server.
+        _ if name.starts_with("mcp__") => (None, Act::Other),
+        _ => match spelled(&["file_path", "filePath", "absolute_path"])? {
+            Some(_) => (None, one(Operation::Read)?),
+            None => (None, Act::Other),
+        },
     })
 }
 
@@ -317,6 +323,21 @@ mod tests {
             assert_eq!(question.cwd, Some(PathBuf::from("/w")));
             assert!(matches!(question.act, Act::Shell { line, .. } if line == "ls"));
         }
+    }
+
+    #[test]
+    fn a_tool_that_nobody_knows_reads_the_file_it_names() {
+        let asked = |name: &str, input: &str| {
+            let text = format!(r#"{{"cwd":"/w","tool_name":"{name}","tool_input":{input}}}"#);
+            read(Agent::ClaudeCode, text.as_bytes()).map(|question| question.act)
+        };
+        let key = r#"{"file_path":"/home/u/.ssh/id_rsa"}"#;
+        let act = asked("Artifact", key).unwrap();
+        let path = "/home/u/.ssh/id_rsa".to_owned();
+        assert_eq!(act, Act::Files(vec![(Operation::Read, path)]));
+        assert_eq!(asked("mcp__mail__send", key).unwrap(), Act::Other);
+        assert_eq!(asked("Agent", r#"{"prompt":"x"}"#).unwrap(), Act::Other);
+        assert!(asked("LSP", r#"{"filePath":"a","file_path":"b"}"#).is_err());
     }
 
     #[test]

@@ -367,6 +367,11 @@ fn paths_are_held_to_the_policy_of_tools(scene: &Scene) -> Verdict {
         assert_ne!(decide(tool, "/etc/shadow")?, "allow", "{tool}");
         assert_ne!(decide(tool, "../../outside/secret")?, "allow", "{tool}");
     }
+    // A tool that is not known looks into the file that it names; the rest of it is its agent's affair.
+    assert_eq!(decide("Artifact", "a.txt")?, "");
+    assert_ne!(decide("Artifact", "way")?, "");
+    assert_ne!(decide("Artifact", "/etc/shadow")?, "");
+    assert_eq!(decide("mcp__notes__read", "/etc/shadow")?, "");
     assert_eq!(decide("Read", "sjail.toml")?, "allow");
     assert_ne!(decide("Write", "sjail.toml")?, "allow");
     assert_ne!(decide("Edit", ".claude/settings.json")?, "allow");
