@@ -201,6 +201,7 @@ impl Judge {
         let hidden = need::ask_for_hidden(&line, &mut stricter, &around);
         let hidden = (acts && !hidden.is_empty()).then(|| (stricter.rule.to_string(), hidden));
         let rule = decision.rule.to_string();
+        let hint = in_force.loaded.trust_hint(&decision.rule);
         let message = format!(
             "blocked by {rule}{}",
             match decision.reasons.as_slice() {
@@ -208,6 +209,10 @@ impl Judge {
                 reasons => format!(": {}", reasons.join(", ")),
             }
         );
+        let message = match (&hint, decision.action) {
+            (Some(hint), Action::Block) => format!("{message}; {hint}"),
+            _ => message,
+        };
         Judgement {
             command: one_line(typed),
             risk: decision.risk,
@@ -242,7 +247,7 @@ impl Judge {
             alerts: in_force.problems.clone(),
             owners: in_force.owners.clone(),
             notices: in_force.loaded.sentences(),
-            trust_hint: in_force.loaded.trust_hint(&decision.rule),
+            trust_hint: hint,
             mode,
             settings: Settings::of(policy),
             jailed: policy.mode.value,

@@ -24,6 +24,7 @@ pub mod hosts;
 pub mod id;
 pub mod introspect;
 pub mod judge;
+pub mod known_as;
 pub mod limits;
 pub mod mcp;
 pub mod notify;

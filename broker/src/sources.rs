@@ -7,11 +7,15 @@ mod in_force;
 use std::cell::LazyCell;
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::sys::stat::Mode;
 use sjail_policy::bytes::ByteString;
 use sjail_policy::config::{
     self, GroupMembers, Holder, HolderKind, MAX_FILE, PolicyFile, Sources, Trust, WORKSPACE_FILES,
@@ -230,10 +234,18 @@ impl Policies {
     /// The files that came with a project, and whether their content is pinned.
     fn workspace_files(&self, workspace: &Path) -> Result<Vec<WorkspaceFile>> {
         let mut files = Vec::new();
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let folder = match open(workspace, flags, Mode::empty()) {
+            Ok(folder) => folder,
+            Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(files),
+            Err(errno) => return Err(Error::file("open", workspace)(errno.into())),
+        };
         for (name, format) in WORKSPACE_FILES {
             let path = workspace.join(name);
-            // A link would have us read, and quote, what its maker cannot.
-            if let Some(text) = content(&path, nix::libc::O_NOFOLLOW)? {
+            if !format.holds_beside(&files) {
+                continue;
+            }
+            if let Some(text) = content(&path, beneath(&folder, name))? {
                 let trust = self.trust(&path, &text);
                 files.push(WorkspaceFile {
                     path: path.into(),
@@ -272,7 +284,9 @@ impl Policies {
 
     /// A file that is obeyed as it stands, with everybody who could have written it.
     fn trusted(&self, path: &Path) -> Result<Option<PolicyFile>> {
-        let Some(text) = content(path, 0)? else {
+        let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY;
+        let opened = File::options().read(true).custom_flags(flags).open(path);
+        let Some(text) = content(path, opened)? else {
             return Ok(None);
         };
         let real = fs::canonicalize(path).map_err(Error::file("read", path))?;
@@ -334,12 +348,24 @@ fn pin(path: &Path) -> PathBuf {
     paths::state_folder().join(PINS).join(name)
 }
 
+/// Opens a file of a workspace, through no link: one would have us read, and quote, what its
+/// maker cannot.
+fn beneath(workspace: &OwnedFd, name: &str) -> io::Result<File> {
+    let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    let how = OpenHow::new()
+        .flags(flags)
+        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_BENEATH);
+    match openat2(workspace, name, how) {
+        Ok(file) => Ok(file.into()),
+        Err(Errno::ELOOP) => Err(io::Error::other(
+            "it is a link, or lies in a folder that is one",
+        )),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
 /// A regular file's content, `None` where there is none.
-fn content(path: &Path, links: i32) -> Result<Option<Vec<u8>>> {
-    let opened = File::options()
-        .read(true)
-        .custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY | links)
-        .open(path);
+fn content(path: &Path, opened: io::Result<File>) -> Result<Option<Vec<u8>>> {
     let file = match opened {
         Ok(file) => file,
         Err(error)

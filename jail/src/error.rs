@@ -206,7 +206,7 @@ pub enum Error {
     },
     /// The workspace has no policy.
     #[error(
-        "there is neither sjail.toml nor SANDBOX.md in {}: nothing to trust",
+        "there is no sjail.toml, SANDBOX.md or .claude/security-config.json in {}: nothing to trust",
         show::name(path)
     )]
     NothingToTrust {

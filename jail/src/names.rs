@@ -48,8 +48,31 @@ impl Name {
             Name::Audit => "audit",
             Name::Allowlist => "allowlist",
         };
-        cmd::run(OsStr::new(verb), words)
+        cmd::run(OsStr::new(verb), &in_our_form(words))
     }
+}
+
+/// Listings take the `--format json` that `export` has, too.
+fn in_our_form(words: &[OsString]) -> Vec<OsString> {
+    const LISTINGS: [&str; 4] = ["list", "log", "show", "stats"];
+    let lists = words
+        .first()
+        .is_some_and(|verb| LISTINGS.iter().any(|known| verb == known));
+    let mut own = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let joined = word == "--format=json";
+        let apart = word == "--format" && words.as_slice().first().is_some_and(|w| w == "json");
+        if !lists || !joined && !apart {
+            own.push(word.clone());
+            continue;
+        }
+        if apart {
+            words.next();
+        }
+        own.push("--json".into());
+    }
+    own
 }
 
 /// Says how risky a command is and what would happen to it, as one JSON object.

@@ -43,7 +43,11 @@ pub fn gather(
     };
     for (name, format) in WORKSPACE_FILES {
         let path = workspace.join(name);
+        if !format.holds_beside(&sources.workspace) {
+            continue;
+        }
         if let Some((_, text)) = read(&path, libc::O_NOFOLLOW)? {
+            not_through_a_link(workspace, &path)?;
             let trust = TrustStore::of(&State::of(account)).trust(&path, &text);
             sources.workspace.push(WorkspaceFile {
                 path: path.into(),
@@ -54,6 +58,19 @@ pub fn gather(
         }
     }
     Ok(sources)
+}
+
+/// A folder between the workspace and a policy of its own must not be a link either.
+fn not_through_a_link(workspace: &Path, policy: &Path) -> Result<(), Error> {
+    let between = policy.ancestors().skip(1);
+    let mut between = between.take_while(|folder| *folder != workspace);
+    match between.any(Path::is_symlink) {
+        true => Err(Error::PolicyFile {
+            path: policy.to_owned(),
+            error: std::io::Error::other("it lies in a folder that is a link"),
+        }),
+        false => Ok(()),
+    }
 }
 
 fn user_file(account: &Account) -> PathBuf {

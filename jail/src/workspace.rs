@@ -59,9 +59,9 @@ fn unnamed(cwd: &Path, home: &Path) -> Result<PathBuf, Error> {
     let above = found.ancestors().skip(1);
     let policy = above
         .take_while(|folder| !home.starts_with(folder))
-        .flat_map(|folder| WORKSPACE_FILES.map(|(name, _)| folder.join(name)))
-        .find(|policy| is_ours_to_heed(policy));
-    match policy {
+        .flat_map(|folder| WORKSPACE_FILES.map(|(name, _)| (folder, folder.join(name))))
+        .find(|(folder, policy)| is_ours_to_heed(folder, policy));
+    match policy.map(|(_, policy)| policy) {
         Some(policy) => Err(Error::PolicyAbove {
             workspace: found.to_owned(),
             policy,
@@ -72,10 +72,9 @@ fn unnamed(cwd: &Path, home: &Path) -> Result<PathBuf, Error> {
 
 /// Whether a policy is there, and not put by somebody else into a folder that everybody uses. (A
 /// command inside can give a folder that mode, too; its files are ours.)
-fn is_ours_to_heed(policy: &Path) -> bool {
+fn is_ours_to_heed(folder: &Path, policy: &Path) -> bool {
     let uid = nix::unistd::geteuid().as_raw();
     let is_ours = |file: std::fs::Metadata| file.uid() == uid || file.uid() == 0;
-    let folder = policy.parent().unwrap_or(policy);
     std::fs::symlink_metadata(policy).is_ok_and(|file| is_ours(file) || !is_everybodys(folder))
 }
 

@@ -44,7 +44,12 @@ pub fn decide(
     let allowed = on_the_list(&policy.allow, line);
     by_level(&mut verdict, line, policy, allowed, elevated.is_some());
     if allowed.is_none() && verdict.action > Action::Execute {
-        verdict.reasons.extend(doubts(&policy.allow, line));
+        let doubts = doubts(&policy.allow, line);
+        // On the list, but not for the program that is found: that says more.
+        if doubts.is_empty() && verdict.action == Action::Block {
+            verdict.reasons.extend(unlisted(&policy.allow, line));
+        }
+        verdict.reasons.extend(doubts);
     }
     ask(&mut verdict, line, policy, bases, allowed.is_some());
     if let (Some((rule, _)), true) = (elevated, policy.elevated_approval.value) {
@@ -155,8 +160,13 @@ impl Verdict {
             self.rule = Some(by_rule("commands.ask", rule));
             self.spans.push(span);
         }
-        let text = inert(rule.value.text().as_bytes());
-        self.reasons.push(format!("On the ask list: {text}"));
+        self.reasons.push(match is_regex(&rule.value) {
+            true => "Dangerous pattern".to_owned(),
+            false => {
+                let text = inert(rule.value.text().as_bytes());
+                format!("On the ask list: {text}")
+            }
+        });
     }
 
     /// No list lifts this, and it never runs outside: it is blocked, or a person is asked each
@@ -207,21 +217,24 @@ fn forbid(verdict: &mut Verdict, line: &Classification, policy: &Policy, bases: 
             Match::No => {}
             Match::Yes(span) => {
                 verdict.risk = Risk::Disallowed;
-                verdict.reasons.push(format!(
-                    "On the deny list: {}",
-                    inert(rule.value.text().as_bytes())
-                ));
+                verdict.reasons.push(match is_regex(&rule.value) {
+                    // In words: the pattern itself stands in the rule.
+                    true => "Dangerous pattern".to_owned(),
+                    false => format!("On the deny list: {}", inert(rule.value.text().as_bytes())),
+                });
                 verdict.spans.push(span);
                 verdict.raise(Action::Block, by_rule("commands.deny", rule));
                 return;
             }
             Match::Perhaps(span) => {
                 verdict.risk = verdict.risk.max(Risk::Dangerous);
-                let reason = format!(
-                    "May fall under the deny rule: {}",
-                    inert(rule.value.text().as_bytes())
-                );
-                verdict.reasons.push(reason);
+                verdict.reasons.push(match is_regex(&rule.value) {
+                    true => "May be a dangerous pattern".to_owned(),
+                    false => format!(
+                        "May fall under the deny rule: {}",
+                        inert(rule.value.text().as_bytes())
+                    ),
+                });
                 verdict.spans.push(span);
                 verdict.raise(Action::Ask, by_rule("commands.deny", rule));
             }
@@ -305,12 +318,7 @@ fn on_the_list<'a>(
     rules: &'a [Sourced<Rule>],
     line: &Classification,
 ) -> Option<(&'a Sourced<Rule>, Lift)> {
-    let entry = |command: &SimpleCommand| {
-        rules.iter().find(|rule| match &rule.value {
-            Rule::Command(pattern) => pattern.strict_command(command).is_some(),
-            Rule::Path(_) => false,
-        })
-    };
+    let entry = |command: &SimpleCommand| entry(rules, command);
     strictest_match(rules, line).or_else(|| {
         let all = line.commands.iter().all(|command| entry(command).is_some());
         let (first, true) = (line.commands.first()?, all && !line.is_opaque()) else {
@@ -318,6 +326,24 @@ fn on_the_list<'a>(
         };
         entry(first).map(|rule| (rule, Lift::Listed))
     })
+}
+
+/// The entry of a strict list for one command.
+fn entry<'a>(rules: &'a [Sourced<Rule>], command: &SimpleCommand) -> Option<&'a Sourced<Rule>> {
+    rules.iter().find(|rule| match &rule.value {
+        Rule::Command(pattern) => pattern.strict_command(command).is_some(),
+        Rule::Path(_) => false,
+    })
+}
+
+/// Names the first command of a line that is not on the allow list.
+fn unlisted(rules: &[Sourced<Rule>], line: &Classification) -> Option<String> {
+    let command = line
+        .commands
+        .iter()
+        .find(|command| entry(rules, command).is_none())?;
+    let name = inert(command.program.typed.as_bytes());
+    (!name.is_empty()).then(|| format!("Command '{name}' not in allowlist"))
 }
 
 /// The entry of a strict list that is good for most.
@@ -365,6 +391,10 @@ fn touches(action: &Does) -> Option<(Operation, &Target)> {
 
 fn is_everything(rule: &Rule) -> bool {
     matches!(rule, Rule::Command(pattern) if pattern.is_everything())
+}
+
+fn is_regex(rule: &Rule) -> bool {
+    matches!(rule, Rule::Command(pattern) if pattern.is_regex())
 }
 
 fn by_rule(key: &'static str, rule: &Sourced<Rule>) -> DecidedBy {

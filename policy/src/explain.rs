@@ -136,7 +136,7 @@ impl Explanation {
             overview: Overview::of(policy),
             sessions: Vec::new(),
             session: None,
-            notices: loaded.sentences(),
+            notices: [loaded.sentences(), loaded.remarks.clone()].concat(),
             loosened: loaded.loosened.clone(),
         }
     }

@@ -20,6 +20,8 @@ pub struct Imported {
     pub toml: String,
     /// What has no meaning here, each a sentence.
     pub notes: Vec<String>,
+    /// Slips of the pen in names that hold all others: the name, and a sentence.
+    pub slips: Vec<(String, String)>,
 }
 
 /// Why a file cannot be taken over.
@@ -63,6 +65,15 @@ pub fn import(text: &str) -> Result<Imported, ImportError> {
         openclaw::import(&value)
     } else {
         Err(ImportError::UnknownKind)
+    }
+}
+
+/// Reads a file of one kind, wherever its name already says which.
+pub(crate) fn security_config(text: &str) -> Result<Imported, ImportError> {
+    let imported = import(text)?;
+    match imported.kind {
+        security_config::KIND => Ok(imported),
+        _ => Err(ImportError::UnknownKind),
     }
 }
 
@@ -116,10 +127,9 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// A sentence for each key that nobody asked for, and for a slip of the pen in one that
-    /// holds all others.
-    fn left(&self, known: &[&str]) -> Vec<String> {
-        let mut notes = Vec::new();
+    /// Slips of the pen in the names that hold all others.
+    fn slips(&self, known: &[&str]) -> Vec<(String, String)> {
+        let mut slips = Vec::new();
         for name in self
             .value
             .as_object()
@@ -128,9 +138,16 @@ impl<'a> Source<'a> {
         {
             let meant = nearest(name, known.iter().copied());
             if let (false, Some(meant)) = (known.contains(&name.as_str()), meant) {
-                notes.push(format!("`{name}` is not known, did you mean `{meant}`?"));
+                let why = format!("`{name}` is not known, did you mean `{meant}`?");
+                slips.push((name.clone(), why));
             }
         }
+        slips
+    }
+
+    /// A sentence for each key that nobody asked for.
+    fn left(&self) -> Vec<String> {
+        let mut notes = Vec::new();
         self.walk(self.value, "", &mut notes);
         notes
     }

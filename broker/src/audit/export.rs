@@ -9,6 +9,7 @@ use sjail_policy::wire::control::AuditFilter;
 
 use crate::audit::query::{self, Go, Kind, Order};
 use crate::audit::record::{Event, Record};
+use crate::cmd::table;
 use crate::error::{Error, Result};
 
 /// The form of an export.
@@ -102,9 +103,17 @@ fn decision(record: &Record) -> Option<Json> {
     Some(serde_json::json!({
         "timestamp": query::timestamp(record.time),
         "action": action,
-        "command": entry.command,
+        "command": typed(record).or_else(|| entry.command.clone()),
         "reason": reason,
     }))
+}
+
+/// A program text as it was typed: the words around it are sjail's own.
+fn typed(record: &Record) -> Option<String> {
+    let parsed = |text: &Option<String>| serde_json::from_str::<Json>(text.as_deref()?).ok();
+    let detail = parsed(&record.entry.detail)?;
+    let argv = parsed(&record.entry.argv)?;
+    table::code(argv[0].as_str()?, detail["text"]["head"].as_str()?)
 }
 
 const CSV: [&str; 18] = [

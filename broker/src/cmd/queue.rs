@@ -9,7 +9,8 @@ use sjail_policy::wire::control as wire;
 
 use crate::client::Client;
 use crate::cmd::{print, print_json, table};
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::known_as;
 use crate::service::now;
 
 /// What can be done with the queue.
@@ -223,7 +224,7 @@ fn list(client: &mut Client, status: StatusChoice, limit: u32, json: bool) -> Re
     };
     let listed: wire::Listed = client.call(wire::LIST, &wanted)?;
     if json {
-        print_json(&listed)?;
+        print_json(&known_as::listed(&listed))?;
         return Ok(0);
     }
     if listed.requests.is_empty() {
@@ -273,7 +274,7 @@ fn typed(request: &wire::Request) -> String {
 
 fn tell(request: &wire::Request, json: bool) -> Result<u8> {
     if json {
-        print_json(request)?;
+        print_json(&known_as::request(request))?;
     } else {
         print(&described(request))?;
     }
@@ -411,7 +412,7 @@ fn claim(name: Option<&str>) -> String {
 
 fn answered(request: &wire::Request, json: bool) -> Result<u8> {
     if json {
-        print_json(request)?;
+        print_json(&known_as::request(request))?;
     } else {
         print(&format!("{} is {}\n", request.id, request.status.name()))?;
     }
@@ -439,10 +440,7 @@ fn watch(client: &mut Client, json: bool) -> Result<u8> {
 
 fn watched(request: &wire::Request, time: i64, json: bool) -> Result<()> {
     if json {
-        let line = serde_json::to_string(request).map_err(|error| Error::Unreadable {
-            what: "a request",
-            problem: error.to_string(),
-        })?;
+        let line = known_as::request(request).to_string();
         return print(&format!("{}\n", show::inert_json(&line)));
     }
     let waits = request.status == wire::RequestStatus::Pending;

@@ -11,6 +11,7 @@ use super::execute::arguments;
 use super::session::Call;
 use crate::client::Client;
 use crate::error::{Error, Result};
+use crate::known_as;
 use crate::service::now;
 
 /// So many commands are listed when nobody says how many.
@@ -51,7 +52,8 @@ fn list(wanted: List) -> Result<Value> {
         limit: Some(100),
         before: None,
     };
-    Client::connect()?.call(wire::LIST, &list)
+    let found: wire::Listed = Client::connect()?.call(wire::LIST, &list)?;
+    Ok(known_as::listed(&found))
 }
 
 #[derive(Debug, Deserialize)]
@@ -77,7 +79,8 @@ fn approve(yes: Approve) -> Result<Value> {
         // A person types it, or nobody.
         word: None,
     };
-    Client::connect()?.call(wire::APPROVE, &approve)
+    let shown: wire::Shown = Client::connect()?.call(wire::APPROVE, &approve)?;
+    Ok(json!({ "request": known_as::request(&shown.request) }))
 }
 
 #[derive(Debug, Deserialize)]
@@ -94,7 +97,8 @@ fn reject(no: Reject) -> Result<Value> {
         reason: no.reason,
         claimed_by: no.rejected_by,
     };
-    Client::connect()?.call(wire::REJECT, &reject)
+    let shown: wire::Shown = Client::connect()?.call(wire::REJECT, &reject)?;
+    Ok(json!({ "request": known_as::request(&shown.request) }))
 }
 
 #[derive(Debug, Deserialize)]

@@ -37,7 +37,7 @@ enum Act {
     },
     /// Look for mistakes in the given files, or in all that hold in this folder
     Check {
-        /// Policy files; SANDBOX.md is read as such
+        /// Policy files; SANDBOX.md and security-config.json are read as such
         files: Vec<PathBuf>,
     },
     /// Print another tool's policy as a policy file: openclaw.json, security-config.json
@@ -82,14 +82,15 @@ fn import(path: &Path) -> Result<u8, Failure> {
         error: error.into(),
     })?;
     print(&imported.toml);
-    for note in &imported.notes {
+    let slips = imported.slips.iter().map(|(_, why)| why);
+    for note in slips.chain(&imported.notes) {
         crate::report::say(note);
     }
     Ok(Exit::Success.code())
 }
 
-/// What `sjail policy import` reads, where its tools keep it.
-const OTHERS: [&str; 2] = [".claude/security-config.json", "openclaw.json"];
+/// What `sjail policy import` reads and nothing else does, where its tools keep it.
+const OTHERS: [&str; 1] = ["openclaw.json"];
 
 /// The exit status when a case did not come out as expected.
 const CASES_FAILED: u8 = 1;
@@ -129,6 +130,9 @@ fn check(files: &[PathBuf]) -> Result<u8, Failure> {
         for notice in judge.loaded.sentences() {
             text.push_str(&format!("note: {notice}\n"));
         }
+        for remark in &judge.loaded.remarks {
+            text.push_str(&format!("note: {remark}\n"));
+        }
         if text.is_empty() {
             text.push_str("there are no policy files: the profile alone holds\n");
         }
@@ -155,7 +159,7 @@ fn check(files: &[PathBuf]) -> Result<u8, Failure> {
 fn others(judge: &Judge) -> impl Iterator<Item = String> {
     let own = Path::new(&judge.context.workspace);
     let is_there = move |name: &&str| own.join(name).is_file();
-    let [(policy, _), _] = WORKSPACE_FILES;
+    let [(policy, _), ..] = WORKSPACE_FILES;
     let taken = own.join(policy).exists();
     let found = OTHERS.into_iter().filter(move |_| !taken).filter(is_there);
     found.map(move |name| {
@@ -195,6 +199,7 @@ fn alone(path: &Path) -> Result<Loaded, Error> {
     })?;
     let format = match path.extension() {
         Some(extension) if extension.eq_ignore_ascii_case("md") => Format::Markdown,
+        Some(extension) if extension.eq_ignore_ascii_case("json") => Format::SecurityConfig,
         _ => Format::Toml,
     };
     let file = WorkspaceFile {

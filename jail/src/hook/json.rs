@@ -5,6 +5,7 @@ use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Number, Value};
+use sjail_policy::show::inert;
 
 /// A JSON value whose fields stay in order.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,6 +45,30 @@ impl Json {
             Json::List(items) => Some(items),
             _ => None,
         }
+    }
+
+    /// The same as a value; an error names a field that is there twice: which of them counts is
+    /// each reader's own affair.
+    pub fn unambiguous(self) -> Result<Value, String> {
+        Ok(match self {
+            Json::Plain(value) => value,
+            Json::List(items) => Value::Array(
+                items
+                    .into_iter()
+                    .map(Json::unambiguous)
+                    .collect::<Result<_, _>>()?,
+            ),
+            Json::Object(fields) => {
+                let mut map = serde_json::Map::new();
+                for (name, value) in fields {
+                    if map.contains_key(&name) {
+                        return Err(inert(name.as_bytes()));
+                    }
+                    map.insert(name, value.unambiguous()?);
+                }
+                Value::Object(map)
+            }
+        })
     }
 
     /// Whether any text in it has this in it.
@@ -160,5 +185,9 @@ mod tests {
         let text = r#"{"z":1,"a":[true,null,-2,1.5,{"y":"x","b":{}}]}"#;
         let json: Json = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_string(&json).unwrap(), text);
+        let plain: Value = serde_json::from_str(text).unwrap();
+        assert_eq!(json.unambiguous().unwrap(), plain);
+        let twice: Json = serde_json::from_str(r#"{"a":[{"b\u001b":1,"b\u001b":1}]}"#).unwrap();
+        assert_eq!(twice.unambiguous().unwrap_err(), "b\\x1b");
     }
 }

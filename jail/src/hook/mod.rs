@@ -126,9 +126,12 @@ fn answered(agent: Agent, only: &[String]) -> Result<String, String> {
     let mut text = Vec::new();
     std::io::stdin()
         .lock()
-        .take(LONGEST)
+        .take(LONGEST + 1)
         .read_to_end(&mut text)
         .map_err(|error| format!("the question cannot be read: {error}"))?;
+    if text.len() as u64 > LONGEST {
+        return Err(format!("the question is longer than {LONGEST} bytes"));
+    }
     let question = question::read(agent, &text)?;
     let verdict = verdict::of(agent, &question, only)?;
     Ok(answer::written(agent, &question, &verdict).to_string())

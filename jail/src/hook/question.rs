@@ -6,6 +6,7 @@ use serde_json::Value;
 use sjail_policy::rule::Operation;
 
 use super::agent::Agent;
+use super::json::Json;
 
 /// What an agent is about to do.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,12 +47,31 @@ pub enum Act {
     Other,
 }
 
+/// What has to be a text wherever it is said at all.
+const TEXTS: [&str; 7] = [
+    "hook_event_name",
+    "tool_name",
+    "tool",
+    "cwd",
+    "session_id",
+    "conversation_id",
+    "sessionID",
+];
+
 /// Reads the question; an error is a sentence.
 pub fn read(agent: Agent, text: &[u8]) -> Result<Question, String> {
-    let value: Value = serde_json::from_slice(text)
+    let value: Json = serde_json::from_slice(text)
         .map_err(|error| format!("the question is no JSON: {error}"))?;
+    let value = value
+        .unambiguous()
+        .map_err(|name| format!("`{name}` is there twice"))?;
     if !value.is_object() {
         return Err("the question is no JSON object".to_owned());
+    }
+    for name in TEXTS {
+        if !matches!(value[name], Value::Null | Value::String(_)) {
+            return Err(format!("`{name}` is no text"));
+        }
     }
     let word = |names: &[&str]| {
         names
@@ -200,7 +220,13 @@ fn act(name: &str, input: &Value) -> Result<(Option<&'static str>, Act), String>
         "WebSearch" | "web_search" | "google_web_search" | "websearch" => {
             (Some("web_search"), Act::Other)
         }
-        _ => (None, Act::Other),
+        // A tool of a server is that server's; any other that names a file looks into it: it is
+        // shown, published, or asked of a language server.
+        _ if name.starts_with("mcp__") => (None, Act::Other),
+        _ => match spelled(&["file_path", "filePath", "absolute_path"])? {
+            Some(_) => (None, one(Operation::Read)?),
+            None => (None, Act::Other),
+        },
     })
 }
 
@@ -300,6 +326,21 @@ mod tests {
     }
 
     #[test]
+    fn a_tool_that_nobody_knows_reads_the_file_it_names() {
+        let asked = |name: &str, input: &str| {
+            let text = format!(r#"{{"cwd":"/w","tool_name":"{name}","tool_input":{input}}}"#);
+            read(Agent::ClaudeCode, text.as_bytes()).map(|question| question.act)
+        };
+        let key = r#"{"file_path":"/home/u/.ssh/id_rsa"}"#;
+        let act = asked("Artifact", key).unwrap();
+        let path = "/home/u/.ssh/id_rsa".to_owned();
+        assert_eq!(act, Act::Files(vec![(Operation::Read, path)]));
+        assert_eq!(asked("mcp__mail__send", key).unwrap(), Act::Other);
+        assert_eq!(asked("Agent", r#"{"prompt":"x"}"#).unwrap(), Act::Other);
+        assert!(asked("LSP", r#"{"filePath":"a","file_path":"b"}"#).is_err());
+    }
+
+    #[test]
     fn patterns_are_judged_by_where_they_lead() {
         for (pattern, reached) in [
             ("src/**/*.{ts,tsx}", "src"),
@@ -365,6 +406,10 @@ mod tests {
             r#"{"tool_name":"Read","tool_input":{}}"#,
             r#"{"cwd":"/w","tool_name":"Write","tool_input":{"file_path":".envrc\u0000"}}"#,
             r#"{"cwd":"x","tool_name":"Bash","tool_input":{"command":"ls"}}"#,
+            r#"{"cwd":7,"tool_name":"Bash","tool_input":{"command":"ls"}}"#,
+            r#"{"cwd":"/w","session_id":7,"tool_name":"Bash","tool_input":{"command":"ls"}}"#,
+            r#"{"cwd":"/w","tool_name":"Bash","tool_input":{"command":"rm x","command":"ls"}}"#,
+            r#"{"cwd":"/w","tool_name":"Bash","tool_name":"x","tool_input":{"command":"ls"}}"#,
         ] {
             assert!(read(Agent::ClaudeCode, text.as_bytes()).is_err(), "{text}");
         }

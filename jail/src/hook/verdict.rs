@@ -71,7 +71,14 @@ pub fn of(agent: Agent, question: &Question, only: &[String]) -> Result<Verdict,
     }
     match &question.act {
         Act::Other => Ok(Verdict::Nothing),
-        Act::Files(files) => of_files(agent, question, &judge, files),
+        Act::Files(files) => {
+            let verdict = of_files(agent, question, &judge, files)?;
+            Ok(match (question.tool, verdict) {
+                // Whatever else a tool does that is not known is not ours to allow.
+                (None, Verdict::Go { .. }) => Verdict::Nothing,
+                (_, verdict) => verdict,
+            })
+        }
         Act::Shell { line, folder, .. } => {
             let judge = judge.with_kept(&account).with_only(only);
             if let Some(folder) = folder {

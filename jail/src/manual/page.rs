@@ -182,7 +182,7 @@ fn files(out: &mut impl Write) -> io::Result<()> {
         ),
         ("~/.config/sjail/policy.toml", "the user's policy"),
         (
-            "sjail.toml, SANDBOX.md",
+            "sjail.toml, SANDBOX.md, .claude/security-config.json",
             "a workspace's policy; may only tighten until it is trusted",
         ),
         (

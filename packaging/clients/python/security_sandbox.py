@@ -68,7 +68,8 @@ class SecuritySandbox:
         return self._json("check", "--json", f"--path={path}", f"--op={operation}")["allowed"]
 
     def configure_allowlist(self, commands):
-        """Puts commands on the allow list of sjail; here what is not among them is refused from now on."""
+        """Puts commands on the allow list of sjail, for good; what is not among them is refused by this
+        object from now on. For every program a project's `.claude/security-config.json` says so."""
         # Also an empty list is one: nothing has that name.
         self._only = ["--only="]
         for command in commands:

@@ -27,6 +27,8 @@ pub struct Document {
     pub settings: Vec<Sourced<Setting>>,
     /// Its `[[test]]` cases.
     pub tests: Vec<Sourced<TestCase>>,
+    /// What it says that has no meaning here, each a sentence.
+    pub remarks: Vec<String>,
 }
 
 /// Reads a policy file.

@@ -12,6 +12,7 @@ use super::origin::{Layer, Origin, Sourced, shown_path};
 use super::ownership::{self, Holder, Owner};
 use super::policy::Policy;
 use super::sandbox_md;
+use super::security_config;
 use super::setting::Setting;
 use super::testcase::TestCase;
 use crate::bytes::ByteString;
@@ -31,7 +32,7 @@ pub struct Sources {
     pub system: Option<PolicyFile>,
     /// The user's `policy.toml`, if there is one.
     pub user: Option<PolicyFile>,
-    /// The workspace's `sjail.toml` and `SANDBOX.md`, those that exist.
+    /// The workspace's own files, those of [`WORKSPACE_FILES`] that exist and hold.
     pub workspace: Vec<WorkspaceFile>,
     /// What was typed.
     pub command_line: CommandLine,
@@ -59,7 +60,7 @@ pub struct WorkspaceFile {
     pub path: ByteString,
     /// What is in it.
     pub text: Vec<u8>,
-    /// Which of the two kinds it is.
+    /// Of which kind it is.
     pub format: Format,
     /// Whether the user has pinned exactly this content.
     pub trust: Trust,
@@ -72,12 +73,23 @@ pub enum Format {
     Toml,
     /// `SANDBOX.md`
     Markdown,
+    /// `.claude/security-config.json`
+    SecurityConfig,
+}
+
+impl Format {
+    /// Whether such a file holds beside those that were read before it. One of another tool
+    /// has been taken over where there is a policy of ours.
+    pub fn holds_beside(self, read: &[WorkspaceFile]) -> bool {
+        self != Format::SecurityConfig || read.iter().all(|file| file.format != Format::Toml)
+    }
 }
 
 /// The files that come with a project, in the order in which they are read.
-pub const WORKSPACE_FILES: [(&str, Format); 2] = [
+pub const WORKSPACE_FILES: [(&str, Format); 3] = [
     ("sjail.toml", Format::Toml),
     ("SANDBOX.md", Format::Markdown),
+    (".claude/security-config.json", Format::SecurityConfig),
 ];
 
 /// Whether a workspace's file may loosen anything.
@@ -103,6 +115,8 @@ pub struct Loaded {
     pub tests: Vec<Sourced<TestCase>>,
     /// The files that were read, in their order.
     pub files: Vec<ReadFile>,
+    /// What they say that has no meaning here, each a sentence.
+    pub remarks: Vec<String>,
 }
 
 /// A file that was read.
@@ -251,6 +265,7 @@ impl<'a> Parts<'a> {
             let document = match file.format {
                 Format::Toml => document::read(Layer::Workspace, &path, text)?,
                 Format::Markdown => sandbox_md::read(&path, text)?,
+                Format::SecurityConfig => security_config::read(&path, text)?,
             };
             documents.push((
                 ReadFile {
@@ -275,12 +290,14 @@ impl<'a> Parts<'a> {
             loosened: Vec::new(),
             tests: Vec::new(),
             files: Vec::new(),
+            remarks: Vec::new(),
         };
         for (file, document) in &self.documents {
             for setting in &document.settings {
                 self.lay(setting, file, &mut loaded);
             }
             loaded.tests.extend(document.tests.iter().cloned());
+            loaded.remarks.extend(document.remarks.iter().cloned());
             loaded.files.push(file.clone());
         }
         loaded

@@ -16,6 +16,7 @@ mod policy;
 mod reader;
 mod run;
 mod sandbox_md;
+mod security_config;
 mod setting;
 mod testcase;
 mod tools;

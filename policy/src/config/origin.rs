@@ -33,7 +33,7 @@ pub enum Layer {
     System,
     /// `~/.config/sjail/policy.toml`: the user.
     User,
-    /// `sjail.toml` or `SANDBOX.md` in the workspace: whoever wrote the project.
+    /// `sjail.toml` or its like in the workspace: whoever wrote the project.
     Workspace,
 }
 

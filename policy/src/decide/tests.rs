@@ -291,10 +291,10 @@ fn a_program_that_is_not_roots_is_named() {
     let said = allowing(&policy.allow, &line);
     assert_eq!(said.patterns, Vec::<String>::new());
     assert_eq!(said.why_not.as_deref(), Some(why));
-    // Nothing is said where no pattern speaks of it, and nothing where it counts.
+    // Its owner is not in question where no pattern speaks of it, nor where it counts.
     let unlisted = doubted("make", &|_| Whose::Nobody);
     let decision = decide(&unlisted, &policy, BASES, Asking::Policy);
-    assert_eq!(decision.reasons, Vec::<String>::new());
+    assert_eq!(decision.reasons, ["Command 'make' not in allowlist"]);
     let roots = doubted("git status", &others);
     assert_eq!(
         decide(&roots, &policy, BASES, Asking::Policy).action,

@@ -90,11 +90,12 @@ pub fn import(value: &Value) -> Result<Imported, ImportError> {
         lines.push(format!("require_approval = {asks}"));
     }
     section(&mut toml, "elevated", &lines);
-    notes.extend(source.left(&["agents", "tools"]));
+    notes.extend(source.left());
     Ok(Imported {
         kind: "OpenClaw",
         toml,
         notes,
+        slips: source.slips(&["agents", "tools"]),
     })
 }
 
@@ -105,8 +106,8 @@ fn network_lines(word: &str) -> (Vec<String>, &'static str) {
         "none" => (vec![mode("none")], "no network"),
         "host" => (vec![mode("host")], "the host's own network"),
         "bridge" => (
-            vec![mode("filtered"), "allow = [\"*\"]".to_owned()],
-            "a filtered network with every host allowed: write down those that are needed",
+            vec![mode("filtered"), "ask = true".to_owned()],
+            "a filtered network that asks about each host: `network.allow` lists those that need no asking",
         ),
         _ => (
             vec![mode("none")],

@@ -6,6 +6,9 @@ use super::openclaw::section;
 use super::{ImportError, Imported, Source, list, one_of};
 use crate::rule::Rule;
 
+/// What such files are called.
+pub const KIND: &str = "security-config.json";
+
 /// What such a file always blocks, whatever else it says.
 const ALWAYS: [&str; 7] = [
     r"rm\s+-rf\s+/",
@@ -111,11 +114,12 @@ pub fn import(value: &Value) -> Result<Imported, ImportError> {
     let never = ALWAYS.into_iter().chain(OUTSIDE);
     lines.push(format!("deny_regex = {}", list(never)));
     section(&mut toml, "commands", &lines);
-    notes.extend(source.left(&["sandbox", "permissions", "allowlist"]));
+    notes.extend(source.left());
     Ok(Imported {
-        kind: "security-config.json",
+        kind: KIND,
         toml,
         notes,
+        slips: source.slips(&["sandbox", "permissions", "allowlist"]),
     })
 }
 

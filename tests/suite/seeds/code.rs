@@ -420,6 +420,8 @@ fn what_was_said_before_the_end_comes_out(scene: &Scene) -> Verdict {
     // The log tells them apart by their texts.
     desk.sjail(["audit", "log"])?
         .stdout_has("sjail code --language bash: echo progress; while")?;
+    desk.sjail(["audit", "export", "--format", "decisions"])?
+        .stdout_has("\"command\":\"sjail code --language bash: echo progress; while")?;
     // Whoever reads no further is no error.
     let sjail = scene.program("sjail");
     let line = format!(

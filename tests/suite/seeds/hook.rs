@@ -32,6 +32,7 @@ pub fn tests() -> Vec<Test> {
         paths_are_held_to_the_policy_of_tools,
         a_tool_that_is_taken_away_is_refused,
         hostile_questions_are_a_no,
+        spoilt_questions_are_a_no,
         what_a_hook_refuses_is_recorded,
         files_and_tools_that_a_hook_refuses_are_recorded,
     ]
@@ -366,6 +367,11 @@ fn paths_are_held_to_the_policy_of_tools(scene: &Scene) -> Verdict {
         assert_ne!(decide(tool, "/etc/shadow")?, "allow", "{tool}");
         assert_ne!(decide(tool, "../../outside/secret")?, "allow", "{tool}");
     }
+    // A tool that is not known looks into the file that it names; the rest of it is its agent's affair.
+    assert_eq!(decide("Artifact", "a.txt")?, "");
+    assert_ne!(decide("Artifact", "way")?, "");
+    assert_ne!(decide("Artifact", "/etc/shadow")?, "");
+    assert_eq!(decide("mcp__notes__read", "/etc/shadow")?, "");
     assert_eq!(decide("Read", "sjail.toml")?, "allow");
     assert_ne!(decide("Write", "sjail.toml")?, "allow");
     assert_ne!(decide("Edit", ".claude/settings.json")?, "allow");
@@ -482,6 +488,65 @@ fn files_and_tools_that_a_hook_refuses_are_recorded(scene: &Scene) -> Verdict {
     desk.sjail(["audit", "export", "--format", "decisions"])?
         .stdout_has(&format!("\"action\":\"BLOCK\",\"command\":\"read {key}\""))?;
     desk.sjail(["audit", "verify"])?.succeeds()?;
+    Ok(())
+}
+
+/// Each agent's own question, spoilt in one place: a no by exit status 2 and a sentence, which
+/// is how every agent reads it.
+fn spoilt_questions_are_a_no(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
+    let work = scene.workspace().display().to_string();
+    for agent in AGENTS {
+        let question = match agent {
+            "opencode" => json!({ "tool": "bash", "cwd": work, "args": { "command": "ls" } }),
+            "cursor" => {
+                json!({ "hook_event_name": "beforeShellExecution", "cwd": work, "command": "ls" })
+            }
+            "gemini" => json!({
+                "hook_event_name": "BeforeTool", "cwd": work,
+                "tool_name": "run_shell_command", "tool_input": { "command": "ls" },
+            }),
+            _ => claude(scene, "Bash", json!({ "command": "ls" })),
+        };
+        let whole = question.to_string();
+        // The control: as it is, it is answered.
+        ask(scene, agent, &question)?.exits(0)?;
+        let with = |field: &str| format!("{{{field},{}", whole.trim_start_matches('{'));
+        let inside = |value: &str| whole.replace("\"ls\"", value);
+        let huge = inside(&format!("\"{}\"", "a".repeat(17 << 20)));
+        for (spoilt, why) in [
+            (
+                inside("\"rm -rf /\",\"command\":\"ls\""),
+                "`command` is there twice",
+            ),
+            (with("\"cwd\":\"/\""), "`cwd` is there twice"),
+            (with("\"session_id\":7"), ""),
+            (
+                whole.replace(&format!("\"{work}\""), "7"),
+                "`cwd` is no text",
+            ),
+            (
+                whole.replace(&format!("\"{work}\""), "[\"/\"]"),
+                "`cwd` is no text",
+            ),
+            (with("\"sessionID\":{}"), "`sessionID` is no text"),
+            (inside("\"l\\u0000s\""), "NUL"),
+            (inside("\"l\0s\""), "no JSON"),
+            (inside("\"\\ud800\""), "no JSON"),
+            (inside("NaN"), "no JSON"),
+            (format!("{whole}{whole}"), "no JSON"),
+            (with(&format!("\"x\":{}1", "[".repeat(200_000))), "no JSON"),
+            (huge, "longer than"),
+        ] {
+            let output = scene.sjail(["hook", agent]).input(spoilt).output()?;
+            output.exits(2)?.stdout_is("")?.stderr_has(why)?;
+        }
+        let mut bytes = whole.into_bytes();
+        let at = bytes.windows(4).position(|part| part == b"\"ls\"");
+        bytes[at.unwrap_or(0) + 1] = 0xff;
+        let output = scene.sjail(["hook", agent]).input(bytes).output()?;
+        output.exits(2)?.stdout_is("")?.stderr_has("no JSON")?;
+    }
     Ok(())
 }
 

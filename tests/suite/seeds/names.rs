@@ -218,7 +218,38 @@ fn the_queue_is_listed_answered_and_cleared(scene: &Scene) -> Verdict {
     ] {
         let shown = call(scene, "sandbox-queue", ["show", id, "--json"])?.json()?;
         assert_eq!((&shown["status"], &shown["note"]), (&json!(status), &note));
+        let who = shown["approver"].clone();
+        let (by, why, absent) = match status {
+            "approved" => ("approved_by", "notes", "rejected_by"),
+            _ => ("rejected_by", "reason", "approved_by"),
+        };
+        assert_eq!((&shown[by], &shown[why]), (&who, &note), "{shown}");
+        assert!(!who.is_null() && shown.get(absent).is_none(), "{shown}");
     }
+    // The listing has the documents' names beside ours, in the form that `export` has.
+    let waiting = desk.ask("rm -rf waiting")?;
+    let listed = call(scene, "sandbox-queue", ["list", "--format", "json"])?.json()?;
+    let request = &listed["requests"][0];
+    for (name, value) in [
+        ("id", json!(waiting)),
+        ("status", json!("pending")),
+        ("command", json!("rm -rf waiting")),
+        ("risk_level", json!("dangerous")),
+        ("risk_reasons", json!(["Recursive deletion"])),
+        ("requires_approval", json!(true)),
+    ] {
+        assert_eq!(request[name], value, "{request}");
+    }
+    let time = request["timestamp"].as_str().unwrap_or_default();
+    assert!(time.starts_with("20") && time.ends_with('Z'), "{request}");
+    for (name, words) in [
+        ("sandbox-audit", ["log", "--format=json"]),
+        ("sandbox-audit", ["stats", "--format=json"]),
+        ("sandbox-allowlist", ["list", "--format=json"]),
+    ] {
+        call(scene, name, words)?.succeeds()?.json()?;
+    }
+    call(scene, "sandbox-queue", ["reject", &waiting])?.succeeds()?;
     let named = desk.ask("rm -rf third")?;
     let words = [
         "approve",
@@ -240,13 +271,13 @@ fn the_queue_is_listed_answered_and_cleared(scene: &Scene) -> Verdict {
         .stdout_has("0 requests cleared")?;
     // A second later all of them are old.
     let mut cleared = 0;
-    wait::until_true("all three are cleared", || {
+    wait::until_true("all are cleared", || {
         let words = ["clear", "--older-than", "0s"];
         let said = call(scene, "sandbox-queue", words).map(|output| output.stdout);
         let said = said.unwrap_or_default();
         let count = said.split(' ').next().unwrap_or_default();
         cleared += count.parse::<u32>().unwrap_or_default();
-        cleared == 3
+        cleared == 4
     })
 }
 

@@ -307,6 +307,10 @@ fn networks_are_understood(scene: &Scene) -> Verdict {
         taken_over(scene, &config.to_string())?.stderr_has(said)?;
         let explained = scene.sjail(["explain"]).output()?;
         explained.stdout_has(&format!("\n  mode = {mode} "))?;
+        // A filtered network is open to nobody who was not asked about.
+        let asks = format!("\n  ask = {} ", word == "bridge");
+        explained.stdout_has(&asks)?;
+        assert!(!explained.stdout.contains("allow = *"), "{explained}");
     }
     let config = r#"{ agnts: {}, tools: { profile: "full" }, channels: {} }"#;
     taken_over(scene, config)?

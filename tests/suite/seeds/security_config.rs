@@ -1,7 +1,7 @@
 //! `.claude/security-config.json` and the layers of `ac-security-sandbox`.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use serde_json::{Value, json};
 use sjail_tests::{Scene, Test, Verdict, tests};
@@ -11,6 +11,7 @@ use crate::desk::Desk;
 pub fn tests() -> Vec<Test> {
     tests![
         a_security_config_is_taken_over,
+        a_project_s_security_config_holds_as_it_lies_there,
         what_is_always_blocked_is_blocked,
         some_commands_stay_in_the_project,
         the_three_layers_are_taken_over,
@@ -66,12 +67,6 @@ fn path<const N: usize>(scene: &Scene, paths: [(&str, &str, i32); N]) -> Verdict
 
 /// ac-security-sandbox 110-132: the file, word for word.
 fn a_security_config_is_taken_over(scene: &Scene) -> Verdict {
-    scene.file(".claude/security-config.json", example().to_string())?;
-    scene
-        .sjail(["policy", "check"])
-        .output()?
-        .succeeds()?
-        .stdout_has("note: .claude/security-config.json is not read")?;
     taken_over(scene, &example())?;
     checks(
         scene,
@@ -125,6 +120,91 @@ fn a_security_config_is_taken_over(scene: &Scene) -> Verdict {
     Ok(())
 }
 
+/// ac-security-sandbox 110-137: the project's file is found. It tightens until its owner has
+/// trusted it, gives way to a policy that it was taken over into, and is not read through links.
+fn a_project_s_security_config_holds_as_it_lies_there(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
+    let name = ".claude/security-config.json";
+    let text = serde_json::to_string_pretty(&example())?;
+    // The control: nobody minds.
+    checks(scene, [("cargo build", 0), ("git status", 0)])?;
+    scene.file(name, &text)?;
+    let checked = scene.sjail(["policy", "check"]).output()?;
+    checked
+        .succeeds()?
+        .stdout_has("security-config.json: no mistakes")?
+        .stdout_has("`commands.allow` would loosen")?
+        .stdout_has("localhost inside the jail is the jail's own")?;
+    checks(scene, [("cargo build", 77), ("rm -rf /", 77)])?;
+    path(scene, [("/etc/passwd", "read", 77), ("a", "read", 0)])?;
+    let hint =
+        "security-config.json allows does not count until you have read it and run `sjail trust`";
+    scene
+        .sjail(["run", "--", "git", "--version"])
+        .output()?
+        .exits(77)?
+        .stderr_has(hint)?;
+    scene
+        .sjail(["check", "git --version"])
+        .output()?
+        .exits(77)?;
+    scene
+        .sjail(["explain"])
+        .output()?
+        .stdout_has("profile = strict")?
+        .stdout_has("security-config.json:4")?;
+    trust(scene)?;
+    checks(
+        scene,
+        [("cargo build", 77), ("git status", 0), ("npm install", 0)],
+    )?;
+    path(scene, [("/etc/passwd", "read", 77), ("a", "write", 0)])?;
+    scene
+        .run(["--", "git", "--version"])
+        .output()?
+        .succeeds()?
+        .stdout_has("git version")?;
+    // Whatever changes is read anew.
+    scene.file(name, text.replace("\"npm\"", "\"cargo\""))?;
+    checks(scene, [("git status", 77)])?;
+    // Taken over, it is no longer read.
+    scene.file("sjail.toml", "")?;
+    checks(scene, [("git status", 0)])?;
+    fs::remove_file(scene.workspace().join("sjail.toml"))?;
+    // A mistake is named by its line, and nothing runs meanwhile.
+    scene.file(name, text.replace("\"allowlist\"", "\"alowlist\""))?;
+    scene
+        .run(["--", "git", "--version"])
+        .output()?
+        .exits(125)?
+        .stderr_has("did you mean `allowlist`?")?;
+    // A project has nothing of its reader's read for it.
+    scene.outside_file("other/security-config.json", &text)?;
+    fs::remove_dir_all(scene.workspace().join(".claude"))?;
+    symlink(
+        scene.outside().join("other"),
+        scene.workspace().join(".claude"),
+    )?;
+    for words in [["run", "--", "true"].as_slice(), &["check", "true"]] {
+        scene
+            .sjail(words)
+            .output()?
+            .exits(125)?
+            .stderr_has("lies in a folder that is")?;
+    }
+    Ok(())
+}
+
+fn trust(scene: &Scene) -> Verdict {
+    let shown = scene.sjail(["trust", "--hash", "0"]).output()?;
+    let hash = shown.stdout.trim().rsplit(' ').next().unwrap_or_default();
+    scene
+        .sjail(["trust", "--hash", hash])
+        .output()?
+        .succeeds()?;
+    Ok(())
+}
+
 /// ac-security-sandbox 92-102: each pattern, in the example's sense and in other spellings.
 fn what_is_always_blocked_is_blocked(scene: &Scene) -> Verdict {
     let mut config = example();
@@ -145,7 +225,13 @@ fn what_is_always_blocked_is_blocked(scene: &Scene) -> Verdict {
             ("chmod 644 x", 0),
             ("curl https://example.org/x", 0),
         ],
-    )
+    )?;
+    // ac-security-sandbox 159: in words; the pattern stands in the rule.
+    for line in ["rm -rf /", "chmod 777 x", "dd if=a of=b"] {
+        let answer = scene.sjail(["check", "--json", line]).output()?.json()?;
+        assert_eq!(answer["risk_reasons"][0], "Dangerous pattern", "{answer}");
+    }
+    Ok(())
 }
 
 /// ac-security-sandbox 103-109: rm, mv and cp, in the project only.
@@ -360,7 +446,13 @@ fn lines_of_listed_commands_run(scene: &Scene) -> Verdict {
             .output()?
             .json()?;
         match blocked {
-            true => assert_eq!(answer["decision"], "block", "{line}: {answer}"),
+            true => {
+                assert_eq!(answer["decision"], "block", "{line}: {answer}");
+                let reason = answer["reason"].as_str().unwrap_or_default();
+                let name = if line.contains("ruby") { "ruby" } else { "sh" };
+                let named = format!("Command '{name}' not in allowlist");
+                assert!(reason.contains(&named) || line.contains('|'), "{reason}");
+            }
             false => assert_eq!(answer, json!({}), "{line}"),
         }
     }
