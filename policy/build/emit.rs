@@ -265,6 +265,8 @@ fn code(file: &File, pools: &mut Pools, out: &mut String) -> Result<()> {
                 ("attributes", "Means::Attributes"),
                 ("path", "Means::Path"),
                 ("home", "Means::Home"),
+                ("receive", "Means::Receive"),
+                ("input", "Means::Input"),
                 ("fork", "Means::Fork"),
                 ("forever", "Means::Forever"),
                 ("privilege", "Means::Privilege"),

@@ -73,6 +73,7 @@ impl Given {
         Flow {
             text: self.literal().map(str::to_owned),
             from: self.from,
+            ..Flow::default()
         }
     }
 

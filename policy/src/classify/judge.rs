@@ -81,6 +81,8 @@ pub(crate) enum Mark {
     RunsInput,
     /// A raw connection to another machine.
     Connection,
+    /// A shell or interpreter that runs what comes through a named pipe.
+    RunsFifo,
 }
 
 impl<'c> Judge<'c> {
@@ -115,6 +117,12 @@ impl<'c> Judge<'c> {
         if self.exhausted() && !self.opaque.iter().any(said) {
             // Wherever the limit was reached, what follows was not looked at.
             self.opaque(TOO_MANY, Span::default());
+        }
+        if self.traces.feeds_fifo {
+            let reader = self.marks.iter().find(|(_, mark)| *mark == Mark::RunsFifo);
+            if let Some(&(index, _)) = reader {
+                self.connects(index, "Pipes a download into a shell");
+            }
         }
         let risk = self
             .commands
@@ -363,8 +371,8 @@ impl<'c> Judge<'c> {
         let mut draft = Draft::new(program);
         let (risk, says) = if name.from.has(Sources::NETWORK) {
             (Risk::Critical, "Runs what the network sends")
-        } else if name.from.has(Sources::DECODED) {
-            (Risk::Dangerous, "Runs decoded text")
+        } else if name.from.has(Sources::HIDDEN) {
+            (Risk::Critical, "Runs decoded text")
         } else {
             (Risk::Dangerous, "Program is only known when it runs")
         };
@@ -475,8 +483,12 @@ impl<'c> Judge<'c> {
         let (Some(shell), Some(_)) = (of(Mark::RunsInput), of(Mark::Connection)) else {
             return;
         };
-        if let Some(command) = self.commands.get_mut(shell) {
-            let reason = "Connects a shell to the network";
+        self.connects(shell, "Connects a shell to the network");
+    }
+
+    /// A command is tied to another machine by what stands around it.
+    fn connects(&mut self, index: usize, reason: &'static str) {
+        if let Some(command) = self.commands.get_mut(index) {
             command.risk = Risk::Critical;
             command.effects.push(Effect {
                 action: Action::Network { host: None },
@@ -537,12 +549,14 @@ impl<'c> Judge<'c> {
             return known.unwrap_or_else(|| Flow::of(Sources::UNKNOWN));
         }
         if self.traces.fifos.contains(path) {
-            return Flow::of(Sources::FIFO);
+            // Whoever writes into it may stand behind its reader.
+            let fed = self.traces.files.get(path).map(|flow| flow.from);
+            return Flow::of(Sources::FIFO.with(fed.unwrap_or_default()));
         }
         if let Some(flow) = self.traces.files.get(path) {
             return Flow {
-                text: flow.text.clone(),
                 from: flow.from.with(Sources::FILE),
+                ..flow.clone()
             };
         }
         let secret = if place::is_private(&target, self.context) {

@@ -69,6 +69,10 @@ pub(crate) struct Traces {
     pub fifos: HashSet<String>,
     /// What its descriptors beyond the first three give to read.
     pub descriptors: HashMap<String, Flow>,
+    /// What its coprocesses print, by their names.
+    pub coprocesses: HashMap<Vec<u8>, Flow>,
+    /// Whether what another machine sends, or a decoder prints, goes into a named pipe.
+    pub feeds_fifo: bool,
 }
 
 impl State {

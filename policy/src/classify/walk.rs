@@ -166,9 +166,16 @@ impl Judge<'_> {
                 self.define(&function.name, &function.body, state, &call);
                 Flow::literal("")
             }
-            CommandKind::Coprocess(coprocess) => self.isolated(state, |judge, state| {
-                judge.command(&coprocess.body, state, &call)
-            }),
+            CommandKind::Coprocess(coprocess) => {
+                let flow = self.isolated(state, |judge, state| {
+                    judge.command(&coprocess.body, state, &call)
+                });
+                let name = coprocess.name.clone();
+                let name = name.unwrap_or_else(|| b"COPROC".to_vec());
+                self.traces.coprocesses.insert(name, flow);
+                // It goes to a pipe, not to where this shell's output goes.
+                Flow::literal("")
+            }
             CommandKind::Arithmetic(arithmetic) => {
                 self.expand_arithmetic(arithmetic, state, &call);
                 self.arithmetic_elsewhere(arithmetic, state, &call);

@@ -193,7 +193,11 @@ pub(crate) fn printf(act: &mut Act<'_, '_>) -> Flow {
         act.state.taints.insert(variable.text.into_bytes(), from);
         return Flow::literal("");
     }
-    Flow { text, from }
+    Flow {
+        text,
+        from,
+        ..Flow::default()
+    }
 }
 
 /// `eval`: its words are a program.
@@ -209,12 +213,19 @@ pub(crate) fn eval(act: &mut Act<'_, '_>) -> Flow {
         text.from = text.from.with(word.from);
     }
     let span = text.span;
-    let judged = if text.from.has(Sources::NETWORK) {
+    let remote = text.from.has(Sources::REMOTE) && run::is_output(&text.text);
+    let judged = if text.from.has(Sources::NETWORK) || remote {
         Some((Risk::Critical, "Evaluates text from the network"))
-    } else if text.from.has(Sources::DECODED) {
-        Some((Risk::Critical, "Evaluates decoded text"))
     } else if text.exact {
+        if text.from.has(Sources::HIDDEN) {
+            // What it says is judged below.
+            let says = "Evaluates decoded text";
+            act.draft
+                .effect(Action::Opaque, Risk::Dangerous, says, span);
+        }
         None
+    } else if text.from.has(Sources::HIDDEN) {
+        Some((Risk::Critical, "Evaluates decoded text"))
     } else if text.from.has(Sources::UNKNOWN) && text.text.starts_with('$') {
         Some((Risk::Critical, "Evaluates an unknown variable"))
     } else {

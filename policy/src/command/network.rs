@@ -1,7 +1,7 @@
 //! Programs that talk to other machines.
 
 use super::act::Act;
-use super::knowledge::{Language, Modifiers};
+use super::knowledge::{Kind, Language, Modifiers};
 use super::url::{self, is_local, split_remote};
 use super::{describe, describe_base, describe_flags};
 use crate::classify::flow::{Flow, Sources};
@@ -67,6 +67,10 @@ pub(crate) fn curl(act: &mut Act<'_, '_>) -> Flow {
         addresses.push(address);
     }
     for address in &addresses {
+        if address.text.starts_with("telnet://") {
+            // No request, no answer: whatever either side says.
+            act.judge.mark(Mark::Connection);
+        }
         url::host(act, address);
         url::inward(act, address);
         in_the_clear(act, address);
@@ -286,6 +290,126 @@ pub(crate) fn openssl(act: &mut Act<'_, '_>) -> Flow {
         return Flow::of(input.from.with(Sources::DECODED));
     }
     super::run::decoded("openssl", &input)
+}
+
+/// Programs that hand another one to whoever connects: `websocat ws-l:… sh-c:…`,
+/// `tcpserver 0 99 sh`, `telnetd -l /bin/sh`.
+pub(crate) fn hands_out(act: &mut Act<'_, '_>) -> Flow {
+    let flow = describe(act);
+    act.judge.mark(Mark::Connection);
+    const STARTS: &[&str] = &["sh-c:", "exec:", "cmd:", "system:"];
+    const SHELLS: &[&str] = &[
+        "sh",
+        "bash",
+        "zsh",
+        "dash",
+        "ash",
+        "ksh",
+        "fish",
+        "csh",
+        "tcsh",
+        "busybox",
+        "cmd",
+        "cmd.exe",
+        "powershell",
+        "powershell.exe",
+        "pwsh",
+        "login",
+        "su",
+        "python",
+        "python3",
+        "perl",
+        "ruby",
+    ];
+    let words: Vec<Given> = act
+        .args
+        .iter()
+        .filter(|word| word.exact)
+        .take(MAX_PUTS)
+        .cloned()
+        .collect();
+    for (at, word) in words.iter().enumerate() {
+        let text = word.text.to_ascii_lowercase();
+        let started = STARTS.iter().find(|start| text.starts_with(*start));
+        let value = word.text.rsplit('=').next().unwrap_or_default();
+        let first = value.split_ascii_whitespace().next().unwrap_or_default();
+        let shell = SHELLS.contains(&first.rsplit('/').next().unwrap_or_default());
+        if started.is_none() && !shell {
+            continue;
+        }
+        let action = Action::Network { host: None };
+        let says = "Connects a program to the network";
+        act.draft.effect(action, Risk::Critical, says, word.span);
+        if let Some(start) = started {
+            act.shell_text(&word.part(&word.text[start.len()..]));
+        } else if at > 0 {
+            let rest: Vec<Given> = words[at..].to_vec();
+            let mut inner = act.call.with_args(rest, &act.draft.program.name);
+            inner.stdin = Default::default();
+            act.inner_call(inner);
+        }
+        break;
+    }
+    flow
+}
+
+/// `ssm send-command`, `vm run-command invoke`: a line for a shell of another machine, somewhere
+/// among the words, often inside of JSON.
+pub(crate) fn elsewhere(act: &mut Act<'_, '_>) -> Flow {
+    let flow = describe(act);
+    act.cwd = Cwd::Unknown;
+    const NAMES: &[&str] = &[
+        "commands",
+        "command",
+        "script",
+        "scripts",
+        "commandtoexecute",
+        "cmd",
+    ];
+    let words: Vec<Given> = act.args.iter().filter(|word| word.exact).cloned().collect();
+    let mut texts: Vec<Given> = Vec::new();
+    for (at, word) in words.iter().enumerate().take(MAX_PUTS) {
+        let (name, value) = word.text.split_once(['=', ':']).unwrap_or((&word.text, ""));
+        let name = name
+            .trim_start_matches(['-', '{', '"', ' '])
+            .trim_end_matches(['"', ' ']);
+        let name = name.to_ascii_lowercase();
+        if !NAMES.contains(&name.as_str()) && name != "parameters" {
+            continue;
+        }
+        match words.get(at + 1) {
+            Some(next) if value.is_empty() && !is_text_list(&next.text) => texts.push(next.clone()),
+            _ if value.is_empty() => {}
+            _ if is_text_list(value) => {
+                texts.extend(quoted_texts(value).map(|text| word.part(&text)))
+            }
+            _ => texts.push(word.part(value)),
+        }
+    }
+    for text in texts.iter().take(MAX_PUTS) {
+        act.shell_text(text);
+    }
+    flow
+}
+
+/// `["a", "b"]`, `{"commands": ["a"]}`: texts between quotes.
+fn is_text_list(text: &str) -> bool {
+    text.starts_with(['[', '{', '"']) || text.contains("=[") || text.contains(":[")
+}
+
+/// The texts between double quotes, escapes undone.
+pub(crate) fn quoted_texts(text: &str) -> impl Iterator<Item = String> {
+    let mut parts = text.split('"').skip(1);
+    std::iter::from_fn(move || {
+        let mut whole = parts.next()?.to_owned();
+        while whole.ends_with('\\') {
+            whole.pop();
+            whole.push('"');
+            whole.push_str(parts.next()?);
+        }
+        parts.next();
+        Some(whole.replace("\\\\", "\\").replace("\\n", "\n"))
+    })
 }
 
 /// Whether all that is sent are questions.
@@ -542,7 +666,21 @@ pub(crate) fn rsync(act: &mut Act<'_, '_>) -> Flow {
                 url::file_upload(act, source);
             }
         }
-        None => act.touch(Touch::Write, destination),
+        None => {
+            act.touch(Touch::Write, destination);
+            let deletes = act
+                .reading
+                .flags
+                .iter()
+                .any(|seen| seen.flag.kind == Kind::Discards)
+                || act
+                    .sub
+                    .iter()
+                    .any(|word| matches!(word.as_str(), "sync" | "bisync"));
+            if deletes && !act.reading.modifiers.has(Modifiers::CALM) {
+                super::files::empties(act, destination);
+            }
+        }
     }
     for source in sources {
         match split_remote(&source.text) {

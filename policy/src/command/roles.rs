@@ -104,6 +104,9 @@ impl Act<'_, '_> {
             Role::Definition => url::definition(self, given),
             Role::Upload => url::upload(self, given),
             Role::Send => url::send(self, given),
+            Role::Opaque if only_debugs(&self.draft.program.name, &given.text) => {
+                self.draft.raise(Risk::Normal);
+            }
             Role::Opaque => {
                 self.draft.effect(
                     Action::Opaque,
@@ -111,6 +114,10 @@ impl Act<'_, '_> {
                     "Cannot be known beforehand",
                     given.span,
                 );
+                if let Some(command) = debuggers_shell(&given.text) {
+                    let command = given.part(command);
+                    self.shell_text(&command);
+                }
                 // `tar --checkpoint-action=exec=command`
                 if let Some(command) = given.text.strip_prefix("exec=") {
                     let command = given.part(command);
@@ -129,6 +136,76 @@ fn takes_code(spec: &Spec) -> Option<Language> {
         Role::Code(language) => Some(language),
         _ => None,
     })
+}
+
+/// Commands of a debugger that stay inside the program it runs.
+fn only_debugs(program: &str, command: &str) -> bool {
+    const DEBUGGERS: &[&str] = &["gdb", "lldb", "cgdb", "rust-gdb", "rust-lldb"];
+    const PLAIN: &[&str] = &[
+        "run",
+        "r",
+        "start",
+        "bt",
+        "backtrace",
+        "where",
+        "info",
+        "i",
+        "thread",
+        "frame",
+        "f",
+        "up",
+        "down",
+        "list",
+        "l",
+        "print",
+        "p",
+        "x",
+        "disassemble",
+        "disas",
+        "break",
+        "b",
+        "tbreak",
+        "watch",
+        "continue",
+        "c",
+        "next",
+        "n",
+        "step",
+        "s",
+        "finish",
+        "until",
+        "quit",
+        "q",
+        "kill",
+        "detach",
+        "display",
+        "ptype",
+        "whatis",
+        "echo",
+        "target",
+        "breakpoint",
+        "process",
+        "register",
+        "image",
+        "delete",
+        "catch",
+    ];
+    let mut words = command.split_ascii_whitespace();
+    let first = words.next().unwrap_or_default();
+    let switch = first == "set"
+        && matches!(
+            words.next(),
+            Some("pagination" | "confirm" | "print" | "width" | "height" | "args" | "breakpoint")
+        );
+    DEBUGGERS.contains(&program)
+        && (switch || PLAIN.contains(&first))
+        && !command.contains(['(', '|', '`', '!', '\n'])
+}
+
+/// `shell cmd`, `!cmd`: what a debugger hands to a shell.
+fn debuggers_shell(command: &str) -> Option<&str> {
+    let starts = ["shell ", "!", "platform shell ", "make "];
+    starts.iter().find_map(|start| command.strip_prefix(start))
 }
 
 /// Options that name a command, in the words of the programs that take them from a variable.

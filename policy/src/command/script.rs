@@ -65,13 +65,11 @@ pub(crate) fn sed(act: &mut Act<'_, '_>) -> Flow {
     for file in &words {
         act.role(Role::Read, file);
     }
-    let mut flow = match words.first() {
+    let flow = match words.first() {
         Some(file) => act.judge.content(file, &act.cwd),
         None => act.stdin(),
     };
-    flow.text = None;
-    flow.from = flow.from.with(Sources::PROGRAM);
-    flow
+    super::filters::edited(act, flow)
 }
 
 /// Reads a sed script command by command; what writes or runs becomes an effect.
@@ -105,9 +103,9 @@ pub(crate) fn sed_script(
                 };
                 if let Some((before, file)) = flags.split_once('w') {
                     sed_writes(judge, state, draft, script, file.trim());
-                    sed_runs_flag(draft, script, before);
+                    sed_runs_flag(draft, call, script, before);
                 } else {
-                    sed_runs_flag(draft, script, flags);
+                    sed_runs_flag(draft, call, script, flags);
                 }
                 next
             }
@@ -125,7 +123,7 @@ pub(crate) fn sed_script(
             'r' | 'R' => next_line(tail),
             'e' => {
                 let line = tail.lines().next().unwrap_or_default().trim();
-                sed_runs_flag(draft, script, "e");
+                sed_runs_flag(draft, call, script, "e");
                 if !line.is_empty() {
                     let mut inner = call.with_args(Vec::new(), "sed");
                     inner.stdin = Default::default();
@@ -152,14 +150,19 @@ pub(crate) fn sed_script(
     }
 }
 
-fn sed_runs_flag(draft: &mut Draft, script: &Given, flags: &str) {
+fn sed_runs_flag(draft: &mut Draft, call: &Call, script: &Given, flags: &str) {
     if flags.contains('e') {
         let action = Action::Runs {
             program: "sh".to_owned(),
         };
+        let foreign = call.stdin.from.has(Sources::FOREIGN.with(Sources::HIDDEN));
+        let risk = match foreign {
+            true => Risk::Critical,
+            false => Risk::Dangerous,
+        };
         draft.effect(
             action,
-            Risk::Dangerous,
+            risk,
             "Runs what sed makes of its input",
             script.span,
         );
@@ -264,6 +267,11 @@ pub(crate) fn sql(act: &mut Act<'_, '_>) -> Flow {
 
 /// `less +!cmd`: a pager's own command, which may be a shell's.
 pub(crate) fn pager(act: &mut Act<'_, '_>) {
+    if act.draft.program.name == "man"
+        && let Some(pager) = act.reading.value("-P").cloned()
+    {
+        return shows(act, &pager);
+    }
     if !matches!(act.draft.program.name.as_str(), "less" | "more" | "most") {
         return;
     }
@@ -278,6 +286,26 @@ pub(crate) fn pager(act: &mut Act<'_, '_>) {
         act.draft.raise(Risk::Normal);
         act.shell_text(&command);
     }
+}
+
+/// `man -P cat`: what only shows text is as good as any other pager.
+fn shows(act: &mut Act<'_, '_>, pager: &Given) {
+    const PAGERS: &[&str] = &[
+        "cat", "less", "more", "most", "bat", "batcat", "col", "head", "tail", "nl", "pg", "lv",
+    ];
+    let first = pager
+        .text
+        .split_ascii_whitespace()
+        .next()
+        .unwrap_or_default();
+    if !pager.exact || !PAGERS.contains(&first) {
+        let action = Action::Runs {
+            program: first.to_owned(),
+        };
+        let says = "Runs another program";
+        act.draft.effect(action, Risk::Dangerous, says, pager.span);
+    }
+    act.shell_text(pager);
 }
 
 /// More commands than this for an editor are not looked at.

@@ -104,6 +104,8 @@ const PLAIN: &[&str] = &[
     "-version",
     "--version",
 ];
+/// Programs that delete or empty what they are given.
+pub(crate) const DELETING: &[&str] = &["rm", "unlink", "shred", "srm", "wipe", "rmdir"];
 /// Tests that pick files by what they are called or how old or large they are.
 const SELECTIVE: &[&str] = &[
     "-name",
@@ -170,7 +172,16 @@ pub(crate) fn find(act: &mut Act<'_, '_>) -> Flow {
             at = action(act, args, at, text, &folders, selective);
         }
     }
-    Flow::of(Sources::PROGRAM)
+    let mut flow = Flow::of(Sources::PROGRAM);
+    let grave = |folder: &&Given| {
+        let place = act.target(folder).place;
+        folder.exact && matches!(place, Place::Root | Place::HomeItself | Place::SystemItself)
+    };
+    if !selective && let Some(folder) = folders.iter().find(grave) {
+        // All of it: what is done to each file is done to the folder.
+        flow.partly = Some(folder.text.clone());
+    }
+    flow
 }
 
 /// An action; gives back where the expression goes on.
@@ -284,7 +295,8 @@ fn execute(act: &mut Act<'_, '_>, command: &[Given], folders: &[Given], selectiv
             }
         })
         .collect();
-    if !selective && command[0].text.rsplit('/').next() == Some("rm") {
+    let name = command[0].text.rsplit('/').next().unwrap_or_default();
+    if !selective && DELETING.contains(&name) {
         let says = "Deletes everything a search finds";
         let whole = folders.first().is_some_and(|folder| {
             let place = act.target(folder).place;

@@ -139,6 +139,10 @@ pub(crate) fn split_remote(text: &str) -> Option<(&str, &str)> {
         let end = rest.find('/').unwrap_or(rest.len());
         return Some((&rest[..end], &rest[end..]));
     }
+    if let Some((remote, path)) = text.strip_prefix(':').and_then(|rest| rest.split_once(':')) {
+        // rclone's remotes made up on the spot: `:ftp,host=…:path`.
+        return Some((remote, path));
+    }
     let (host, path) = text.split_once(':')?;
     let local =
         host.is_empty() || host.contains('/') || (host.len() == 1 && path.starts_with('\\'));

@@ -3,6 +3,7 @@
 use super::homes::continued;
 use super::literals::{Words, literals};
 use super::{Language, Look, Means};
+use crate::classify::flow::Flow;
 use crate::classify::given::Given;
 use crate::classify::harm::{self, Touch};
 use crate::effect::{Action, Place};
@@ -93,7 +94,19 @@ impl Look<'_, '_> {
             });
         if let Some(pattern) = pattern.filter(|pattern| pattern.contains('*')) {
             self.path(Touch::Delete, &pattern);
+        } else if self.reads_input() {
+            let says = "Deletes whatever its input names";
+            self.effect(Action::Discards, Risk::Dangerous, says);
         }
+    }
+
+    /// Whether somebody writes its input, and the source reads it.
+    fn reads_input(&self) -> bool {
+        let piped = self.call.stdin.text.is_none() && *self.call.stdin != Flow::default();
+        let text = self.source.text.as_str();
+        let mut entries = self.patterns(Means::Input);
+        let bare = matches!(self.language, Language::Perl) && text.trim_end().ends_with("unlink");
+        piped && (bare || entries.any(|entry| text.contains(entry)))
     }
 
     fn maybe(&mut self, touch: Touch, path: Option<&str>) {

@@ -23,6 +23,10 @@ pub(super) struct State {
 }
 
 impl State {
+    fn is_begun(&self) -> bool {
+        self.present || !self.current.pieces.is_empty()
+    }
+
     pub(super) fn finish(&mut self) {
         let field = std::mem::take(&mut self.current);
         if self.present || !field.pieces.is_empty() {
@@ -184,24 +188,25 @@ impl<'e> Builder<'e> {
         let Some(separators) = self.separators.clone() else {
             return self.unknown(Piece::Unknown, Quoting::Unquoted);
         };
-        if text
-            .iter()
-            .any(|b| separators.contains(b) && !b" \t\n".contains(b))
-        {
-            // Other separators delimit empty fields; rarely worth following.
-            return self.unknown(Piece::Unknown, Quoting::Unquoted);
-        }
         for state in &mut self.states {
             let ends = |byte: &u8| separators.contains(byte) || b"*?[".contains(byte);
             let mut rest = text;
+            // Blanks around another separator belong to it: together they end one field.
+            let mut blank = false;
             while let Some(&byte) = rest.first() {
                 let length = rest.iter().take_while(|byte| !ends(byte)).count();
+                let was_blank = std::mem::replace(&mut blank, false);
                 if length > 0 {
                     state.current.push(Piece::Text(rest[..length].to_vec()));
-                } else if separators.contains(&byte) {
+                } else if !separators.contains(&byte) {
+                    state.current.push(Piece::Glob(byte));
+                } else if b" \t\n".contains(&byte) {
+                    blank = was_blank || state.is_begun();
                     state.finish();
                 } else {
-                    state.current.push(Piece::Glob(byte));
+                    // Others delimit empty fields, too.
+                    state.present |= !was_blank;
+                    state.finish();
                 }
                 rest = &rest[length.max(1)..];
             }
