@@ -217,7 +217,7 @@ fn coprocess(word: &shell::Word) -> Option<&[u8]> {
 }
 
 /// `> >(command)`
-fn feeds_a_process(word: &shell::Word) -> bool {
+pub(super) fn feeds_a_process(word: &shell::Word) -> bool {
     matches!(
         word.parts.as_slice(),
         [part] if matches!(part.kind, PartKind::Process(_, Direction::Write))

@@ -288,6 +288,16 @@ pub(crate) fn exec(act: &mut Act<'_, '_>) -> Flow {
 
 /// `export`, `declare`, `local`, `readonly`, `typeset`.
 pub(crate) fn declare(act: &mut Act<'_, '_>) -> Flow {
+    declares(act);
+    let prints = act.reading.positionals.is_empty()
+        || ["-p", "-f", "-F"].iter().any(|flag| act.reading.has(flag));
+    match prints {
+        true => Flow::of(Sources::PROGRAM),
+        false => Flow::literal(""),
+    }
+}
+
+fn declares(act: &mut Act<'_, '_>) {
     describe_base(act);
     let switch = |letter: char| {
         let options = act.args.iter().filter(|word| word.text.starts_with('-'));
@@ -325,7 +335,6 @@ pub(crate) fn declare(act: &mut Act<'_, '_>) -> Flow {
         act.state.taints.insert(name.as_bytes().to_vec(), word.from);
         act.role(Role::Environment, &word);
     }
-    Flow::literal("")
 }
 
 /// `export NAME`: what the variable already holds goes to other programs from now on.
@@ -376,6 +385,9 @@ pub(crate) fn alias(act: &mut Act<'_, '_>) -> Flow {
 /// `trap text signal`: the text runs later.
 pub(crate) fn trap(act: &mut Act<'_, '_>) -> Flow {
     let words: Vec<Given> = act.positionals().cloned().collect();
+    if words.is_empty() || act.reading.has("-p") || act.reading.has("-P") {
+        return Flow::of(Sources::PROGRAM);
+    }
     if let [text, _, ..] = words.as_slice()
         && !matches!(text.text.as_str(), "-" | "")
     {
@@ -444,6 +456,10 @@ pub(crate) fn set(act: &mut Act<'_, '_>) -> Flow {
         Some(at) => act.args[at + 1..].to_vec(),
         None => act.positionals().cloned().collect(),
     };
+    if act.args.is_empty() {
+        // All variables and functions.
+        return Flow::of(Sources::PROGRAM);
+    }
     if !words.is_empty() {
         arguments(act, words);
     }

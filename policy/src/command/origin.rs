@@ -147,6 +147,11 @@ pub(crate) fn marked(act: &Act<'_, '_>, mut flow: Flow) -> Flow {
         flow.from = flow.from.with(Sources::DECODED);
         flow.text = None;
     }
+    if matches!(name, "ls" | "gls" | "exa" | "eza") {
+        // The names of what a pattern finds.
+        let found = act.positionals().find(|word| word.glob);
+        flow.partly = found.map(|word| word.text.clone());
+    }
     let endless = match name {
         "yes" => true,
         "seq" => act

@@ -72,9 +72,13 @@ impl Act<'_, '_> {
                     return code::argument(self, language, &source);
                 }
                 if **stdin != Flow::default() && !(looked && stdin.text.is_some()) {
+                    let strange = Sources::FOREIGN.with(Sources::HIDDEN);
+                    let risk = match stdin.text.is_none() && stdin.from.has(strange) {
+                        true => Risk::Critical,
+                        false => Risk::Dangerous,
+                    };
                     let says = "Runs what it reads on its input";
-                    self.draft
-                        .effect(Action::Opaque, Risk::Dangerous, says, given.span);
+                    self.draft.effect(Action::Opaque, risk, says, given.span);
                 }
             }
             Role::Script if given.text.starts_with("data:") => {
@@ -284,13 +288,26 @@ pub(crate) fn environment(
     if value.text.is_empty() {
         return;
     }
-    if given.from.has(Sources::NETWORK) {
-        draft.effect(
-            Action::Opaque,
-            Risk::Critical,
-            "Runs what the network sends",
-            given.span,
-        );
+    let held = match &given.content {
+        Some(content) => content.from,
+        None if value.exact && value.text.starts_with(['/', '.']) => {
+            let content = judge.content(&value, &state.cwd);
+            match content.text {
+                Some(_) => Sources::NONE,
+                None => content.from,
+            }
+        }
+        None => Sources::NONE,
+    };
+    let says = if given.from.with(held).has(Sources::NETWORK) || held.has(Sources::REMOTE) {
+        Some("Runs what the network sends")
+    } else if held.has(Sources::HIDDEN) {
+        Some("Runs decoded text")
+    } else {
+        None
+    };
+    if let Some(says) = says {
+        draft.effect(Action::Opaque, Risk::Critical, says, given.span);
     }
     match variable.role {
         Role::Opaque if name.starts_with("BASH_FUNC_") => {

@@ -136,7 +136,7 @@ fn candidates(source: &str) -> (Vec<String>, bool) {
 
 fn is_readable(text: &str) -> bool {
     let control = |c: char| c.is_control() && !matches!(c, '\n' | '\t' | '\r');
-    text.len() >= 4 && !text.contains(control)
+    text.len() >= 2 && !text.contains(control)
 }
 
 fn hex(text: &[u8]) -> Option<Vec<u8>> {
