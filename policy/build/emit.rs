@@ -265,6 +265,7 @@ fn code(file: &File, pools: &mut Pools, out: &mut String) -> Result<()> {
                 ("attributes", "Means::Attributes"),
                 ("path", "Means::Path"),
                 ("home", "Means::Home"),
+                ("serves", "Means::Serves"),
                 ("receive", "Means::Receive"),
                 ("input", "Means::Input"),
                 ("fork", "Means::Fork"),

@@ -148,6 +148,11 @@ fn reader(path: &str, place: Place) -> Option<Reader> {
     } else {
         None
     };
+    if place != Place::Workspace
+        && let Some(reader) = page(path, ending)
+    {
+        return Some(reader);
+    }
     match place {
         Place::Startup | Place::Protected => Some(
             by_folder
@@ -160,6 +165,28 @@ fn reader(path: &str, place: Place) -> Option<Reader> {
             Some(Reader::Quoted | Reader::Source(_) | Reader::Git) | None => None,
             found => found,
         }),
+        _ => None,
+    }
+}
+
+/// What a web server runs for whoever asks.
+fn page(path: &str, ending: &str) -> Option<Reader> {
+    const FOLDERS: &[&str] = &[
+        "/www/",
+        "/html/",
+        "/htdocs/",
+        "/public_html/",
+        "/webapps/",
+        "/wwwroot/",
+        "/cgi-bin/",
+    ];
+    if !FOLDERS.iter().any(|folder| path.contains(folder)) {
+        return None;
+    }
+    match ending {
+        "php" | "phtml" | "php5" | "php7" | "phar" | "inc" => Some(Reader::Source(Language::Php)),
+        "jsp" | "jspx" | "asp" | "aspx" | "ashx" => Some(Reader::Source(Language::Other)),
+        "cgi" | "pl" | "sh" if path.contains("/cgi-bin/") => Some(Reader::Script),
         _ => None,
     }
 }

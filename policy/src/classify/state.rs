@@ -85,6 +85,14 @@ impl State {
         self.positional = None;
     }
 
+    /// A shell that this one starts: it keeps nothing but the connections.
+    pub(crate) fn below(&self, cwd: Cwd) -> State {
+        State {
+            network_descriptors: self.network_descriptors.clone(),
+            ..State::new(cwd)
+        }
+    }
+
     /// A fresh shell in a folder.
     pub(crate) fn new(cwd: Cwd) -> State {
         State {

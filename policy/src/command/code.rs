@@ -339,6 +339,7 @@ impl Look<'_, '_> {
             Means::Socket
             | Means::Network
             | Means::Receive
+            | Means::Serves
             | Means::Input
             | Means::Attach
             | Means::Decode
@@ -379,7 +380,7 @@ impl Look<'_, '_> {
             text.replace("{}", "$_")
         };
         let span = self.source.span;
-        let mut state = State::new(self.state.cwd.clone());
+        let mut state = self.state.below(self.state.cwd.clone());
         self.judge.text(&source, &mut state, &inner, span);
     }
 

@@ -325,6 +325,8 @@ pub(crate) enum Means {
     Network,
     /// Takes what a connection sends; counts only beside one.
     Receive,
+    /// Answers whoever asks; what they ask for is received.
+    Serves,
     /// Reads its standard input; counts only where strangers write that.
     Input,
     /// Ties a connection to a program's input and output.

@@ -13,6 +13,7 @@ pub(crate) mod knowledge;
 mod network;
 mod options;
 mod origin;
+mod project;
 mod roles;
 mod run;
 mod scratch;
@@ -63,9 +64,12 @@ pub(crate) fn judge(
     let Some(spec) = spec else {
         draft.raise(Risk::Normal);
         unknown::program(judge, state, call, draft);
+        let mut act = Act::new(judge, state, call, draft, &Spec::PLAIN);
+        project::put_there(&mut act);
         return Flow::of(Sources::PROGRAM);
     };
     let mut act = Act::new(judge, state, call, draft, spec);
+    project::put_there(&mut act);
     if asks(&act) {
         return Flow::of(Sources::PROGRAM);
     }
@@ -84,6 +88,7 @@ pub(crate) fn judge(
     }
     copies::follow(&mut act);
     files::whole_trees(&mut act);
+    project::steps(&mut act);
     secrets::memory(&mut act);
     secrets::dumps(&mut act);
     let flow = origin::marked(&act, flow);

@@ -389,7 +389,7 @@ fn text_with(act: &mut Act<'_, '_>, text: &Given, wrapper: &str, args: &[Given])
     }
     let mut inner = act.call.with_args(Vec::new(), wrapper);
     inner.redirects.clear();
-    let mut state = State::new(act.cwd.clone());
+    let mut state = act.state.below(act.cwd.clone());
     for (number, arg) in args.iter().enumerate() {
         let value = match arg.literal() {
             Some(text) => Value::known(text.as_bytes()),

@@ -38,7 +38,7 @@ impl Look<'_, '_> {
         let has = |means: Means| found.anywhere.contains(&means);
         let from = self.call.stdin.from;
         let piped = has(Means::Input) && from.has(Sources::FOREIGN.with(Sources::HIDDEN));
-        let received = has(Means::Receive) && has(Means::Socket);
+        let received = has(Means::Receive) && (has(Means::Socket) || has(Means::Serves));
         if text.len() > MAX_SOURCE
             || !(piped || received || has(Means::Network) || has(Means::Decode))
         {
