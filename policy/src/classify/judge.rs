@@ -24,6 +24,10 @@ const MAX_TEXTS: usize = 16;
 /// take longer than anybody should wait for an answer.
 const MAX_COMMANDS: usize = 640;
 const TOO_MANY: &str = "Too many commands to judge";
+/// The same text may be judged again and again, under other names: not more bytes than this,
+/// together.
+const MAX_READ: usize = 256 * 1024;
+const TOO_MUCH: &str = "Too much text to judge";
 /// More reasons than this why something cannot be known are not kept.
 const MAX_OPAQUE: usize = 64;
 
@@ -46,6 +50,8 @@ pub(crate) struct Judge<'c> {
     opaque: Vec<Opaque>,
     /// How many bytes of text were evaluated as arithmetic.
     pub arithmetic: usize,
+    /// How many bytes of text inside of text were judged.
+    read: usize,
     /// Whether a compound command is cut off at the end of its source.
     pub unfinished: bool,
     /// Inside text that is an argument: where that argument stands.
@@ -98,6 +104,7 @@ impl<'c> Judge<'c> {
             commands: Vec::new(),
             opaque: Vec::new(),
             arithmetic: 0,
+            read: 0,
             unfinished: false,
             frame: None,
             texts: 0,
@@ -215,6 +222,9 @@ impl<'c> Judge<'c> {
             self.opaque("Text inside text, nested too deeply", span);
             return Flow::of(Sources::UNKNOWN);
         }
+        if !self.may_read(text, span) {
+            return Flow::of(Sources::UNKNOWN);
+        }
         let script = shell::parse(text.as_bytes());
         self.untied(|judge| {
             judge.inside(span, |judge| {
@@ -223,6 +233,21 @@ impl<'c> Judge<'c> {
                 flow
             })
         })
+    }
+
+    /// Whether there is still time for a text; otherwise it is said that there is none.
+    pub(crate) fn may_read(&mut self, text: &str, span: Span) -> bool {
+        let time = self.has_time(text.len());
+        if !time {
+            self.opaque(TOO_MUCH, span);
+        }
+        time
+    }
+
+    /// Whether there is still time for so many bytes, which count from now on.
+    pub(crate) fn has_time(&mut self, bytes: usize) -> bool {
+        self.read = self.read.saturating_add(bytes);
+        self.read <= MAX_READ
     }
 
     /// Whether text inside text is no longer followed.

@@ -356,6 +356,8 @@ fn quoted(text: &str) -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::expect_used)]
+
     use super::*;
 
     fn found(text: &str, path: &str, place: Place) -> Vec<String> {

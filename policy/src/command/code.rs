@@ -125,6 +125,9 @@ pub(crate) fn judge_parts(
     language: Language,
     source: &Given,
 ) {
+    if !judge.may_read(&source.text, source.span) {
+        return;
+    }
     match language {
         Language::Sql => return script::statements(judge, state, call, draft, source),
         Language::Vim => return script::vim(judge, state, call, draft, source),

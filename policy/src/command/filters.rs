@@ -11,11 +11,10 @@ const MAX_TEXT: usize = 8 * 1024;
 const MAX_SET: usize = 256;
 
 /// What a filter prints.
-pub(crate) fn filtered(act: &Act<'_, '_>, flow: Flow) -> Flow {
+pub(crate) fn filtered(act: &mut Act<'_, '_>, flow: Flow) -> Flow {
+    let text = short(act, &flow);
     let name = act.draft.program.name.as_str();
-    let text = flow.text.as_deref();
-    let short = text.filter(|text| text.len() <= MAX_TEXT);
-    let made = short.and_then(|text| folded(act, name, text));
+    let made = text.and_then(|text| folded(act, name, text));
     let mut from = flow.from;
     match made {
         Some(text) if text.len() <= MAX_TEXT => {
@@ -45,6 +44,12 @@ pub(crate) fn filtered(act: &Act<'_, '_>, flow: Flow) -> Flow {
         from,
         partly,
     }
+}
+
+/// A known text that there is time for.
+fn short<'f>(act: &mut Act<'_, '_>, flow: &'f Flow) -> Option<&'f str> {
+    let text = flow.text.as_deref()?;
+    (text.len() <= MAX_TEXT && act.judge.has_time(text.len())).then_some(text)
 }
 
 /// Filters that leave lines out, or turn their order, and change nothing in them.
@@ -93,7 +98,13 @@ fn translated(act: &Act<'_, '_>, text: &str) -> Option<String> {
     if act.reading.has("-s") {
         return None;
     }
-    let place = |letter: char| from.iter().rposition(|known| *known == letter);
+    let mut places = [None; 128];
+    for (at, letter) in from.iter().enumerate() {
+        if let Some(place) = places.get_mut(*letter as usize) {
+            *place = Some(at);
+        }
+    }
+    let place = |letter: char| places.get(letter as usize).copied().flatten();
     let held = |letter: char| place(letter).is_some() != complement;
     match to {
         None if delete => Some(text.chars().filter(|&letter| !held(letter)).collect()),
@@ -285,8 +296,8 @@ fn ends(act: &Act<'_, '_>, name: &str, text: &str) -> Option<String> {
 }
 
 /// What `sed` prints: a plain `s/text/other/`, or letters for letters, is worked out.
-pub(crate) fn edited(act: &Act<'_, '_>, flow: Flow) -> Flow {
-    let text = flow.text.as_deref().filter(|text| text.len() <= MAX_TEXT);
+pub(crate) fn edited(act: &mut Act<'_, '_>, flow: Flow) -> Flow {
+    let text = short(act, &flow);
     match text.and_then(|text| substituted(act, text)) {
         Some(text) => Flow {
             text: Some(text),

@@ -5,6 +5,7 @@ pub(crate) mod builtin;
 mod code;
 mod container;
 mod copies;
+mod elsewhere;
 mod files;
 mod filters;
 mod git;
@@ -139,8 +140,8 @@ fn handle(act: &mut Act<'_, '_>) -> Flow {
         Handler::Exec => builtin::exec(act),
         Handler::Find => search::find(act),
         Handler::Git => git::git(act),
-        Handler::Elsewhere => network::elsewhere(act),
-        Handler::HandsOut => network::hands_out(act),
+        Handler::Elsewhere => elsewhere::elsewhere(act),
+        Handler::HandsOut => elsewhere::hands_out(act),
         Handler::Inetd => service::inetd(act),
         Handler::Install => install::install(act),
         Handler::Interpreter => run::interpreter(act),

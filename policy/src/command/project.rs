@@ -3,9 +3,10 @@
 
 use super::act::Act;
 use super::code;
+use super::elsewhere::quoted_texts;
 use super::knowledge::Language;
-use super::network::quoted_texts;
 use super::run;
+use crate::classify::flow::Flow;
 use crate::classify::given::Given;
 use crate::effect::Place;
 
@@ -92,10 +93,14 @@ pub(crate) fn steps(act: &mut Act<'_, '_>) {
             let path = Given::known(*file, act.call.span);
             let written = act.target(&path).resolved;
             let written = written.filter(|path| act.judge.traces.files.contains_key(path));
-            if written.is_some()
-                && let Some(text) = act.judge.content(&path, &act.cwd).seen().map(str::to_owned)
-            {
-                read(act, *steps, &text);
+            let Some(written) = written else {
+                continue;
+            };
+            let length = act.judge.traces.files.get(&written).and_then(Flow::seen);
+            let length = length.map_or(0, str::len);
+            if length > 0 && act.judge.has_time(length) {
+                let flow = act.judge.content(&path, &act.cwd);
+                read(act, *steps, flow.seen().unwrap_or_default());
             }
         }
     }

@@ -46,7 +46,13 @@ impl Look<'_, '_> {
             return false;
         }
         let mut worst = Risk::Safe;
+        let mut length = 0;
         for candidate in &candidates {
+            length += candidate.len();
+            if length > MAX_TEXT * 2 {
+                self.effect(Action::Opaque, Risk::Dangerous, "Runs decoded text");
+                break;
+            }
             worst = worst.max(self.undone(candidate, evaluates));
         }
         if worst >= Risk::Dangerous {
@@ -143,7 +149,7 @@ fn hex(text: &[u8]) -> Option<Vec<u8>> {
     let digits = text
         .iter()
         .all(|byte| byte.is_ascii_hexdigit() || byte.is_ascii_whitespace());
-    (digits && text.len() % 2 == 0).then(|| decode::hex(text))
+    (digits && text.len().is_multiple_of(2)).then(|| decode::hex(text))
 }
 
 fn reversed(text: &[u8]) -> Option<Vec<u8>> {

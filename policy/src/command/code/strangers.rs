@@ -6,7 +6,7 @@
 
 use super::literals::literals;
 use super::together::is_outside;
-use super::{Found, Look, Means, closing, is_call};
+use super::{Found, Look, MAX_ARGUMENTS, Means, closing, is_call};
 use crate::classify::flow::Sources;
 use crate::effect::Action;
 use crate::risk::Risk;
@@ -97,7 +97,12 @@ impl Look<'_, '_> {
                     };
                     let (start, whole) = statements[statement];
                     let begin = (at + pattern.len()).min(start + whole.len());
-                    let behind = &text[begin..start + whole.len()];
+                    // A call goes on over lines, to its bracket.
+                    let end = match pattern.ends_with('(') {
+                        true => text.floor_char_boundary(text.len().min(begin + MAX_ARGUMENTS)),
+                        false => start + whole.len(),
+                    };
+                    let behind = &text[begin..end];
                     starts.push(Start {
                         means,
                         arguments: arguments(behind, &found.bare[begin..], pattern),

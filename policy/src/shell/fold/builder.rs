@@ -5,6 +5,8 @@ use super::{Completeness, Count, Environment, Field, MAX_ALTERNATIVES, MAX_VALUE
 
 /// A piece that is no text costs as much as this many bytes.
 const COST_OF_PIECE: usize = 32;
+/// And so does each word that a value falls into, beside its text.
+const COST_OF_WORD: usize = 16;
 
 /// Whether known values fall into words.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -150,9 +152,14 @@ impl<'e> Builder<'e> {
         }
         alternatives.extend(otherwise.into_iter().flatten());
         let size: usize = alternatives.iter().map(|pieces| length(pieces)).sum();
+        let words = match self.splits(quoting) {
+            true => alternatives.iter().map(|pieces| blanks(pieces)).sum(),
+            false => 0,
+        };
+        let cost = size + words * COST_OF_WORD;
         if self.states.len() * alternatives.len() > MAX_ALTERNATIVES * 2
             || size > MAX_VALUE
-            || !self.environment.spend(size * self.states.len())
+            || !self.environment.spend(cost * self.states.len())
         {
             return self.unknown(Piece::Unknown, quoting);
         }
@@ -250,6 +257,21 @@ fn is_bare(parts: &[Part]) -> bool {
 /// `"$@"` alone may be no argument at all.
 fn is_all_arguments(parts: &[Part]) -> bool {
     matches!(parts, [Part { kind: PartKind::Parameter(p), .. }] if p.name == b"@" || p.subscript.is_some())
+}
+
+/// How many words a value falls into, about.
+fn blanks(pieces: &[Piece]) -> usize {
+    let texts = pieces.iter().filter_map(|piece| match piece {
+        Piece::Text(text) => Some(text),
+        _ => None,
+    });
+    texts
+        .map(|text| {
+            text.iter()
+                .filter(|byte| !byte.is_ascii_alphanumeric())
+                .count()
+        })
+        .sum()
 }
 
 /// What following a value costs: its text, and more for what is no text.
