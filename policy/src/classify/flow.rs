@@ -142,6 +142,10 @@ impl Sources {
         Sources(self.0 & !other.0)
     }
 
+    pub(crate) const fn only(self, others: Sources) -> Sources {
+        Sources(self.0 & others.0)
+    }
+
     pub(crate) const fn has(self, other: Sources) -> bool {
         self.0 & other.0 != 0
     }

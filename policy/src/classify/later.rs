@@ -145,6 +145,8 @@ fn reader(path: &str, place: Place) -> Option<Reader> {
         Some(Reader::Cron { names_user: false })
     } else if below("/xinetd.d/") {
         Some(Reader::Xinetd)
+    } else if below("/apt.conf.d/") {
+        Some(Reader::Quoted)
     } else {
         None
     };

@@ -3,7 +3,7 @@
 use super::act::Act;
 use super::knowledge::Role;
 use super::{describe_base, describe_flags, describe_positionals, output, verbs};
-use crate::classify::flow::Flow;
+use crate::classify::flow::{Flow, Sources};
 use crate::classify::given::Given;
 use crate::effect::{Action, Place};
 use crate::risk::Risk;
@@ -35,7 +35,22 @@ pub(crate) fn run(act: &mut Act<'_, '_>) -> Flow {
     let flow = describe_positionals(act);
     on_the_host(act);
     verbs::sub_command(act);
-    flow.unwrap_or_else(|| output(act))
+    let flow = flow.unwrap_or_else(|| output(act));
+    match fetches(act) {
+        true => Flow::of(flow.from.with(Sources::NETWORK)),
+        false => flow,
+    }
+}
+
+/// An image that is nothing but a program that fetches.
+fn fetches(act: &Act<'_, '_>) -> bool {
+    let image = act
+        .positionals()
+        .next()
+        .map_or("", |image| image.text.as_str());
+    let last = image.rsplit('/').next().unwrap_or_default();
+    let name = last.split([':', '@']).next().unwrap_or_default();
+    matches!(name, "curl" | "wget" | "httpie" | "aria2" | "curlimages")
 }
 
 /// More mounts than this are not followed.

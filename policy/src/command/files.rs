@@ -208,6 +208,11 @@ pub(crate) fn dd(act: &mut Act<'_, '_>) -> Flow {
                 file.span,
             );
         }
+        let flow = match act.reading.value("if").cloned() {
+            Some(source) => act.judge.content(&source, &act.cwd),
+            None => act.stdin(),
+        };
+        act.wrote(&file, flow);
         return Flow::literal("");
     }
     match act.reading.value("if").cloned() {

@@ -1,7 +1,7 @@
 //! Programs that talk to other machines.
 
 use super::act::Act;
-use super::knowledge::{Kind, Language, Modifiers};
+use super::knowledge::{Kind, Language, Modifiers, Output};
 use super::url::{self, is_local, split_remote};
 use super::{describe, describe_base, describe_flags};
 use crate::classify::flow::{Flow, Sources};
@@ -465,7 +465,11 @@ pub(crate) fn sftp(act: &mut Act<'_, '_>) -> Flow {
         connects(act);
     }
     puts(act);
-    describe(act)
+    let flow = describe(act);
+    match act.spec.output {
+        Output::Network => Flow::of(flow.from.with(Sources::NETWORK)),
+        _ => flow,
+    }
 }
 
 /// Files that the commands of an `ftp` send: on its input, behind `-e` or `-c`, in plain words.

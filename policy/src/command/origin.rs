@@ -177,6 +177,13 @@ fn copies_to_output(act: &Act<'_, '_>, name: &str) -> bool {
         "hdfs", "hadoop", "adb", "docker", "podman", "kubectl",
     ];
     let words = &act.call.args[1..];
+    if matches!(name, "svn" | "hg" | "bzr" | "cvs" | "fossil") {
+        // `svn cat https://…`
+        let shows = words
+            .iter()
+            .any(|word| matches!(word.text.as_str(), "cat" | "export"));
+        return shows && words.iter().any(|word| word.text.contains("://"));
+    }
     let output = |text: &str| matches!(text, "-" | "/dev/stdout" | "/dev/fd/1" | "/proc/self/fd/1");
     let elsewhere = |text: &str| text.contains(":/") || (name == "scp" && text.contains(':'));
     COPY.contains(&name)

@@ -4,7 +4,7 @@ mod sql;
 
 use super::act::Act;
 use super::code;
-use super::knowledge::{Language, Role};
+use super::knowledge::{Language, Modifiers, Role};
 use super::{describe, describe_base, describe_flags, output};
 use crate::classify::draft::Draft;
 use crate::classify::flow::{Flow, Sources};
@@ -65,11 +65,41 @@ pub(crate) fn sed(act: &mut Act<'_, '_>) -> Flow {
     for file in &words {
         act.role(Role::Read, file);
     }
+    let added = inserted(act);
+    if act.reading.modifiers.has(Modifiers::EDITS) && added.is_some() {
+        for file in words.iter().take(MAX_EDITED) {
+            let path = act.target(file).resolved.unwrap_or_default();
+            let flow = Flow {
+                partly: added.clone(),
+                ..Flow::of(Sources::FILE)
+            };
+            act.judge.runs_later(&path, &flow, act.call);
+        }
+    }
     let flow = match words.first() {
         Some(file) => act.judge.content(file, &act.cwd),
         None => act.stdin(),
     };
-    super::filters::edited(act, flow)
+    let mut flow = super::filters::edited(act, flow);
+    if flow.text.is_none() && added.is_some() {
+        flow.partly = added;
+    }
+    flow
+}
+
+/// More files than this that one sed edits are not looked at.
+const MAX_EDITED: usize = 16;
+
+/// The line that a script of one command adds: `$a text`, `1i\\ text`.
+fn inserted(act: &Act<'_, '_>) -> Option<String> {
+    let script = match act.reading.value("-e") {
+        Some(script) => script,
+        None => act.positionals().next()?,
+    };
+    let rest = skip_addresses(script.literal()?.trim_start())?;
+    let text = rest.strip_prefix(['a', 'i', 'c'])?;
+    let text = text.trim_start_matches(|c: char| c.is_whitespace() || c == '\\');
+    (!text.is_empty()).then(|| text.to_owned())
 }
 
 /// Reads a sed script command by command; what writes or runs becomes an effect.
@@ -318,7 +348,7 @@ fn vim_commands(line: &str) -> impl Iterator<Item = &str> {
         let line = rest.take()?.trim().trim_start_matches(':').trim_start();
         let line = line.trim_start_matches("silent ").trim_start_matches('%');
         match line.split_once('|') {
-            Some((part, behind)) if vim_shell(line).is_none() => {
+            Some((part, behind)) if vim_shell(line).is_none() && !line.starts_with("au") => {
                 rest = Some(behind);
                 Some(part)
             }
@@ -358,6 +388,13 @@ pub(crate) fn vim(
         } else if let Some(code) = part.strip_prefix("lua ") {
             let given = source.part(code);
             code::judge_parts(judge, state, call, draft, Language::Lua, &given);
+        } else if let Some((_, command)) = part.split_once(" !").filter(|_| part.starts_with("au"))
+        {
+            // `au BufEnter * !command`
+            let mut inner = call.with_args(Vec::new(), &draft.program.name);
+            inner.stdin = Default::default();
+            let mut fresh = State::new(state.cwd.clone());
+            judge.text(command, &mut fresh, &inner, source.span);
         } else if part.contains("system(")
             || part.starts_with("shell")
             || part.starts_with("set shell")

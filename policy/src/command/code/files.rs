@@ -1,5 +1,6 @@
 //! What calls of other languages do to files.
 
+use super::carried::texts;
 use super::homes::continued;
 use super::literals::{Words, literals};
 use super::{Language, Look, Means};
@@ -132,7 +133,25 @@ impl Look<'_, '_> {
         if touch == Touch::Read && target.place != Place::Secret {
             return;
         }
+        let later = matches!(target.place, Place::Startup | Place::Protected);
+        let resolved = target.resolved.clone();
         harm::touch(self.draft, touch, &given, target);
+        if touch == Touch::Write
+            && later
+            && let Some(path) = resolved
+        {
+            self.writes_later(&path);
+        }
+    }
+
+    /// Which of its texts a source writes into a file that runs later is not known: any of them.
+    fn writes_later(&mut self, path: &str) {
+        let texts: Vec<String> = texts(&self.source.text).map(|(_, text)| text).collect();
+        let flow = Flow {
+            partly: Some(texts.join("\n")),
+            ..Flow::default()
+        };
+        self.judge.runs_later(path, &flow, self.call);
     }
 }
 
