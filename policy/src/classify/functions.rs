@@ -46,6 +46,15 @@ impl Judge<'_> {
         }
     }
 
+    /// Text without an end goes into a file.
+    pub(super) fn fills(&mut self, call: &Call) {
+        let index = self.reserve(call, &Program::default());
+        let mut draft = Draft::new(Program::default());
+        let says = "Fills the disk";
+        draft.effect(Action::SystemChange, Risk::Dangerous, says, call.span);
+        self.complete(index, draft);
+    }
+
     pub(super) fn bomb(&mut self, call: &Call, risk: Risk) {
         let index = self.reserve(call, &Program::default());
         let mut draft = Draft::new(Program::default());

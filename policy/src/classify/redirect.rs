@@ -180,6 +180,9 @@ impl Judge<'_> {
             return flow;
         };
         self.runs_later(&path, &flow, call);
+        if flow.from.has(Sources::ENDLESS) && path != "/dev/null" {
+            self.fills(call);
+        }
         if self.traces.fifos.contains(&path) {
             let strange = Sources::FOREIGN.with(Sources::HIDDEN);
             self.traces.feeds_fifo |= flow.from.has(strange);

@@ -26,6 +26,9 @@ pub(crate) fn filtered(act: &mut Act<'_, '_>, flow: Flow) -> Flow {
         }
         _ => from = from.with(Sources::PROGRAM),
     }
+    if name == "head" {
+        from = from.without(Sources::ENDLESS);
+    }
     if name == "tr" && is_cipher(act) {
         from = from.with(Sources::DECODED);
     }

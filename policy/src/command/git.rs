@@ -87,6 +87,15 @@ fn discards(act: &mut Act<'_, '_>) {
 
 /// `+ref` rewrites, `:ref` deletes.
 fn push(act: &mut Act<'_, '_>) {
+    let remote = act.positionals().next();
+    let span = remote
+        .filter(|word| names_password(word))
+        .map(|word| word.span);
+    if let Some(span) = span {
+        let says = "Publishes to an address with a password in it";
+        act.draft
+            .effect(Action::Publishes, Risk::Dangerous, says, span);
+    }
     for word in act.positionals().skip(1).cloned().collect::<Vec<_>>() {
         if word.text.starts_with('+') {
             let says = "Rewrites published history";
@@ -102,6 +111,15 @@ fn push(act: &mut Act<'_, '_>) {
                 .effect(Action::Publishes, Risk::Dangerous, says, word.span);
         }
     }
+}
+
+/// `https://user:password@host/…`, written out.
+fn names_password(word: &Given) -> bool {
+    let authority = word.text.split_once("://").map_or("", |(_, rest)| rest);
+    let authority = authority.split('/').next().unwrap_or_default();
+    let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
+    let password = user.split_once(':').map_or("", |(_, password)| password);
+    word.exact && !password.is_empty()
 }
 
 /// `topic:main`: what was not that branch here becomes it for everybody.

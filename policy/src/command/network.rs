@@ -412,6 +412,19 @@ pub(crate) fn ssh(act: &mut Act<'_, '_>) -> Flow {
     if act.call.stdin.from.has(Sources::SECRET) {
         url::sends_secret(act, &given);
     }
+    let wide = act.reading.flags.iter().find(|seen| {
+        let forwards = seen.flag.spellings.has("-D") || seen.flag.spellings.has("-L");
+        let value = seen.value.as_ref().map_or("", |value| value.text.as_str());
+        forwards
+            && ["0.0.0.0:", "*:", "[::]:"]
+                .iter()
+                .any(|all| value.starts_with(all))
+    });
+    if let Some(span) = wide.map(|seen| seen.word.span) {
+        let action = Action::Network { host: None };
+        let says = "Opens a port to others";
+        act.draft.effect(action, Risk::Dangerous, says, span);
+    }
     if act.reading.positionals.len() > 1 {
         let command = act.reading.positionals[1];
         // Another machine: where it stands there is not known here.

@@ -192,8 +192,20 @@ pub(crate) fn file_upload(act: &mut Act<'_, '_>, file: &Given) {
     let target = act.target(file);
     // Whoever lets it run has to give it, too.
     let read = Action::Reads(target.clone());
+    // `~/.ssh/$name`: which file is not known, which folder is.
+    let folder = match (&target.resolved, file.text.split_once('$')) {
+        (None, Some((known, _))) => known.rsplit_once('/').map(|(folder, _)| folder),
+        _ => None,
+    };
+    let folder = folder.filter(|folder| !folder.is_empty()).map(|folder| {
+        let given = Given::known(folder, file.span);
+        act.target(&given)
+    });
+    let in_private = folder.is_some_and(|folder| {
+        folder.place != Place::HomeItself && place::is_private(&folder, act.judge.context)
+    });
     match target.place {
-        _ if place::is_private(&target, act.judge.context) => {
+        _ if in_private || place::is_private(&target, act.judge.context) => {
             act.draft.effect(read, Risk::Safe, "", file.span);
             sends_secret(act, file);
         }
