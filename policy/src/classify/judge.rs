@@ -26,7 +26,7 @@ const MAX_COMMANDS: usize = 640;
 const TOO_MANY: &str = "Too many commands to judge";
 /// The same text may be judged again and again, under other names: not more bytes than this,
 /// together.
-const MAX_READ: usize = 256 * 1024;
+const MAX_READ: usize = 192 * 1024;
 const TOO_MUCH: &str = "Too much text to judge";
 /// More reasons than this why something cannot be known are not kept.
 const MAX_OPAQUE: usize = 64;

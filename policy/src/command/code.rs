@@ -291,6 +291,11 @@ impl Look<'_, '_> {
             }
             let quote = closing(pattern);
             let rest = &text[at + pattern.len()..];
+            // Without brackets, what is meant stands on the same line.
+            let line = rest.split('\n').next().unwrap_or_default();
+            if pattern.ends_with(' ') && !line.contains(['"', '\'', '`', '(', '[', '{', '<']) {
+                continue;
+            }
             let mut end = rest.len().min(MAX_ARGUMENTS);
             while !rest.is_char_boundary(end) {
                 end -= 1;

@@ -6,7 +6,7 @@ use super::{Completeness, Count, Environment, Field, MAX_ALTERNATIVES, MAX_VALUE
 /// A piece that is no text costs as much as this many bytes.
 const COST_OF_PIECE: usize = 32;
 /// And so does each word that a value falls into, beside its text.
-const COST_OF_WORD: usize = 16;
+const COST_OF_WORD: usize = 32;
 
 /// Whether known values fall into words.
 #[derive(Clone, Copy, PartialEq, Eq)]
