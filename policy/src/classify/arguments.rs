@@ -12,6 +12,9 @@ use crate::shell::word::{Assignment, Operation, Part, PartKind, Word};
 pub(crate) const UNKNOWN_OUTPUT: &str = "$(…)";
 /// Argument lists that the same words may become; more are not followed.
 const MAX_LISTS: usize = 16;
+/// Of a word with more parts than this, where the rest comes from is not asked.
+const MAX_PARTS: usize = 16;
+
 impl Judge<'_> {
     /// Every argument list that these words may become.
     pub(crate) fn arguments(&mut self, words: &[Word], state: &State) -> Vec<Vec<Given>> {
@@ -71,7 +74,13 @@ impl Judge<'_> {
                             Some(word) if one_to_one => self.span(word.span),
                             _ => whole,
                         };
-                        self.givens(field, state, span)
+                        let mut givens = self.givens(field, state, span);
+                        if let Some(word) = words.get(index).filter(|_| one_to_one) {
+                            for given in givens.iter_mut().filter(|given| !given.exact) {
+                                given.from = given.from.with(self.tainted(&word.parts, state));
+                            }
+                        }
+                        givens
                     })
                     .collect()
             })
@@ -85,6 +94,9 @@ impl Judge<'_> {
         match value.alternatives.first() {
             Some(pieces) => {
                 let mut given = self.given(pieces, state, span);
+                if !given.exact {
+                    given.from = given.from.with(self.tainted(&word.parts, state));
+                }
                 if value.alternatives.len() > 1 {
                     given.exact = false;
                     given.from = given.from.with(Sources::UNKNOWN);
@@ -93,6 +105,32 @@ impl Judge<'_> {
             }
             None => Given::unknown(span),
         }
+    }
+
+    /// Where the values come from that a word makes something of: `${x//a/b}`, `${list[0]}`.
+    fn tainted(&self, parts: &[Part], state: &State) -> Sources {
+        let strange = Sources::FOREIGN.with(Sources::HIDDEN);
+        let mut from = Sources::NONE;
+        for part in parts.iter().take(MAX_PARTS) {
+            let one = match &part.kind {
+                PartKind::Double(inner, _) => self.tainted(inner, state),
+                PartKind::Parameter(parameter) => {
+                    let known = state.taints.get(&parameter.name);
+                    known.copied().unwrap_or_default()
+                }
+                PartKind::Command(..) => self
+                    .output_of(part.span)
+                    .map_or(Sources::NONE, |flow| flow.from),
+                PartKind::Array(elements) => elements
+                    .iter()
+                    .take(MAX_PARTS)
+                    .map(|element| self.tainted(&element.value.parts, state))
+                    .fold(Sources::NONE, Sources::with),
+                _ => Sources::NONE,
+            };
+            from = from.with(one.only(strange));
+        }
+        from
     }
 
     /// An assignment as `NAME=value`.

@@ -2,6 +2,8 @@
 //! that never wait for what they start.
 
 use crate::shell::ast::{Command, CommandKind, Ending, Script, While};
+use crate::shell::walk;
+use crate::shell::word::{Part, PartKind, Word};
 
 /// Commands that wait, or leave a loop.
 const PATIENT: &[&[u8]] = &[b"wait", b"sleep", b"read", b"break", b"exit", b"return"];
@@ -13,6 +15,51 @@ pub(crate) fn is_bomb(name: &str, body: &Command) -> bool {
         found |= beside && called == Some(name.as_bytes());
     });
     found
+}
+
+/// Whether a script starts itself, by `$0` or its own path, beside itself, or more than once.
+pub(crate) fn starts_itself(script: &Script, path: &str) -> bool {
+    let (mut beside, mut times) = (false, 0);
+    walk::each(script, &mut |node| {
+        if let walk::Node::Command(command) = node
+            && let CommandKind::Simple(simple) = &command.kind
+        {
+            times += usize::from(
+                simple
+                    .words
+                    .iter()
+                    .take(3)
+                    .any(|word| is_itself(word, path)),
+            );
+        }
+    });
+    if times == 0 {
+        return false;
+    }
+    for list in &script.lists {
+        beside |= list.ending == Ending::Background;
+        beside |= list.pipelines().any(|pipeline| pipeline.commands.len() > 1);
+    }
+    walk::each(script, &mut |node| {
+        if let walk::Node::Command(command) = node
+            && let CommandKind::While(repeat) = &command.kind
+        {
+            beside |= in_background(&repeat.body) || is_endless(repeat);
+        }
+    });
+    beside
+}
+
+fn is_itself(word: &Word, path: &str) -> bool {
+    let is_zero = |part: &Part| matches!(&part.kind, PartKind::Parameter(parameter) if matches!(parameter.name.as_slice(), b"0" | b"BASH_SOURCE"));
+    match word.parts.as_slice() {
+        [part] if is_zero(part) => true,
+        [part] => {
+            matches!(&part.kind, PartKind::Double(inner, _) if matches!(inner.as_slice(), [part] if is_zero(part)))
+                || word.literal().is_some_and(|text| text == path.as_bytes())
+        }
+        _ => word.literal().is_some_and(|text| text == path.as_bytes()),
+    }
 }
 
 /// Whether a loop has no end, and each time starts something in the background.

@@ -7,6 +7,9 @@ pub(crate) struct Flow {
     pub text: Option<String>,
     /// Where it comes from.
     pub from: Sources,
+    /// What of it is known when the rest is not, line by line: that it holds these lines, not
+    /// that it holds no others.
+    pub partly: Option<String>,
 }
 
 impl Flow {
@@ -14,13 +17,29 @@ impl Flow {
     pub(crate) fn literal(text: impl Into<String>) -> Flow {
         Flow {
             text: Some(text.into()),
-            from: Sources::NONE,
+            ..Flow::default()
         }
     }
 
     /// Text of which only the origin is known.
     pub(crate) fn of(from: Sources) -> Flow {
-        Flow { text: None, from }
+        Flow {
+            from,
+            ..Flow::default()
+        }
+    }
+
+    /// What of it is known, all or a part.
+    pub(crate) fn seen(&self) -> Option<&str> {
+        self.text.as_deref().or(self.partly.as_deref())
+    }
+
+    /// The same text where something may have been left out or put in between.
+    pub(crate) fn unsure(mut self) -> Flow {
+        if let Some(text) = self.text.take() {
+            self.partly = Some(text);
+        }
+        self
     }
 
     /// Both together, one behind the other.
@@ -30,8 +49,12 @@ impl Flow {
         let alone = empty(&self) || empty(other);
         self.text = match (self.text.take(), &other.text) {
             (Some(one), Some(two)) if one.len() + two.len() <= MAX_TEXT => Some(one + two),
-            _ => {
+            (one, two) => {
                 self.from = self.from.with(Sources::PROGRAM);
+                self.partly = beside(
+                    one.or(self.partly.take()),
+                    two.as_ref().or(other.partly.as_ref()),
+                );
                 None
             }
         };
@@ -57,12 +80,28 @@ impl Flow {
     }
 }
 
+/// What is known of two texts, one behind the other.
+fn beside(one: Option<String>, two: Option<&String>) -> Option<String> {
+    let two = two.map_or("", String::as_str);
+    match one {
+        Some(mut one) if one.len() + two.len() < MAX_TEXT => {
+            if !two.is_empty() {
+                one.push('\n');
+                one.push_str(two);
+            }
+            Some(one)
+        }
+        Some(one) => Some(one),
+        None => (!two.is_empty()).then(|| two.to_owned()),
+    }
+}
+
 /// Longer texts are not followed.
 pub(crate) const MAX_TEXT: usize = 64 * 1024;
 
 /// A set of origins.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Sources(u8);
+pub(crate) struct Sources(u16);
 
 impl Sources {
     /// Nothing but what the line itself says.
@@ -83,6 +122,17 @@ impl Sources {
     pub(crate) const UNKNOWN: Sources = Sources(64);
     /// The name of something temporary that is nobody else's: `$TMPDIR`, what `mktemp` made.
     pub(crate) const SCRATCH: Sources = Sources(128);
+    /// Each line backwards: twice is as it was.
+    pub(crate) const REVERSED: Sources = Sources(256);
+    /// What a service on another machine keeps for us: an object of a bucket, a record of a name
+    /// server, an entry of a cluster. Ordinary as data, a stranger's words when a shell runs it.
+    pub(crate) const REMOTE: Sources = Sources(512);
+    /// Text without an end.
+    pub(crate) const ENDLESS: Sources = Sources(1024);
+    /// Text that nobody could read where it came from.
+    pub(crate) const HIDDEN: Sources = Sources::DECODED.with(Sources::REVERSED);
+    /// Text of another machine.
+    pub(crate) const FOREIGN: Sources = Sources::NETWORK.with(Sources::REMOTE);
 
     pub(crate) const fn with(self, other: Sources) -> Sources {
         Sources(self.0 | other.0)
@@ -90,6 +140,10 @@ impl Sources {
 
     pub(crate) const fn without(self, other: Sources) -> Sources {
         Sources(self.0 & !other.0)
+    }
+
+    pub(crate) const fn only(self, others: Sources) -> Sources {
+        Sources(self.0 & others.0)
     }
 
     pub(crate) const fn has(self, other: Sources) -> bool {

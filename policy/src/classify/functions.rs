@@ -33,6 +33,28 @@ impl Judge<'_> {
         }
     }
 
+    /// A script that starts itself again and again.
+    pub(crate) fn script_bomb(&mut self, text: &str, path: &str, call: &Call) {
+        let own = ["$0", "${0", "BASH_SOURCE"]
+            .iter()
+            .any(|sign| text.contains(sign));
+        if !(own || text.contains(path)) || !self.may_read(text, call.span) {
+            return;
+        }
+        if super::bomb::starts_itself(&crate::shell::parse(text.as_bytes()), path) {
+            self.bomb(call, Risk::Critical);
+        }
+    }
+
+    /// Text without an end goes into a file.
+    pub(super) fn fills(&mut self, call: &Call) {
+        let index = self.reserve(call, &Program::default());
+        let mut draft = Draft::new(Program::default());
+        let says = "Fills the disk";
+        draft.effect(Action::SystemChange, Risk::Dangerous, says, call.span);
+        self.complete(index, draft);
+    }
+
     pub(super) fn bomb(&mut self, call: &Call, risk: Risk) {
         let index = self.reserve(call, &Program::default());
         let mut draft = Draft::new(Program::default());

@@ -73,6 +73,8 @@ impl Given {
         Flow {
             text: self.literal().map(str::to_owned),
             from: self.from,
+            // A pattern stands for what it finds.
+            partly: self.glob.then(|| self.text.clone()),
         }
     }
 

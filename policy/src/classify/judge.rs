@@ -24,6 +24,10 @@ const MAX_TEXTS: usize = 16;
 /// take longer than anybody should wait for an answer.
 const MAX_COMMANDS: usize = 640;
 const TOO_MANY: &str = "Too many commands to judge";
+/// The same text may be judged again and again, under other names: not more bytes than this,
+/// together.
+const MAX_READ: usize = 192 * 1024;
+const TOO_MUCH: &str = "Too much text to judge";
 /// More reasons than this why something cannot be known are not kept.
 const MAX_OPAQUE: usize = 64;
 
@@ -46,6 +50,8 @@ pub(crate) struct Judge<'c> {
     opaque: Vec<Opaque>,
     /// How many bytes of text were evaluated as arithmetic.
     pub arithmetic: usize,
+    /// How many bytes of text inside of text were judged.
+    read: usize,
     /// Whether a compound command is cut off at the end of its source.
     pub unfinished: bool,
     /// Inside text that is an argument: where that argument stands.
@@ -81,6 +87,8 @@ pub(crate) enum Mark {
     RunsInput,
     /// A raw connection to another machine.
     Connection,
+    /// A shell or interpreter that runs what comes through a named pipe.
+    RunsFifo,
 }
 
 impl<'c> Judge<'c> {
@@ -96,6 +104,7 @@ impl<'c> Judge<'c> {
             commands: Vec::new(),
             opaque: Vec::new(),
             arithmetic: 0,
+            read: 0,
             unfinished: false,
             frame: None,
             texts: 0,
@@ -115,6 +124,12 @@ impl<'c> Judge<'c> {
         if self.exhausted() && !self.opaque.iter().any(said) {
             // Wherever the limit was reached, what follows was not looked at.
             self.opaque(TOO_MANY, Span::default());
+        }
+        if self.traces.feeds_fifo {
+            let reader = self.marks.iter().find(|(_, mark)| *mark == Mark::RunsFifo);
+            if let Some(&(index, _)) = reader {
+                self.connects(index, "Pipes a download into a shell");
+            }
         }
         let risk = self
             .commands
@@ -207,6 +222,9 @@ impl<'c> Judge<'c> {
             self.opaque("Text inside text, nested too deeply", span);
             return Flow::of(Sources::UNKNOWN);
         }
+        if !self.may_read(text, span) {
+            return Flow::of(Sources::UNKNOWN);
+        }
         let script = shell::parse(text.as_bytes());
         self.untied(|judge| {
             judge.inside(span, |judge| {
@@ -215,6 +233,21 @@ impl<'c> Judge<'c> {
                 flow
             })
         })
+    }
+
+    /// Whether there is still time for a text; otherwise it is said that there is none.
+    pub(crate) fn may_read(&mut self, text: &str, span: Span) -> bool {
+        let time = self.has_time(text.len());
+        if !time {
+            self.opaque(TOO_MUCH, span);
+        }
+        time
+    }
+
+    /// Whether there is still time for so many bytes, which count from now on.
+    pub(crate) fn has_time(&mut self, bytes: usize) -> bool {
+        self.read = self.read.saturating_add(bytes);
+        self.read <= MAX_READ
     }
 
     /// Whether text inside text is no longer followed.
@@ -363,8 +396,8 @@ impl<'c> Judge<'c> {
         let mut draft = Draft::new(program);
         let (risk, says) = if name.from.has(Sources::NETWORK) {
             (Risk::Critical, "Runs what the network sends")
-        } else if name.from.has(Sources::DECODED) {
-            (Risk::Dangerous, "Runs decoded text")
+        } else if name.from.has(Sources::HIDDEN) {
+            (Risk::Critical, "Runs decoded text")
         } else {
             (Risk::Dangerous, "Program is only known when it runs")
         };
@@ -475,8 +508,12 @@ impl<'c> Judge<'c> {
         let (Some(shell), Some(_)) = (of(Mark::RunsInput), of(Mark::Connection)) else {
             return;
         };
-        if let Some(command) = self.commands.get_mut(shell) {
-            let reason = "Connects a shell to the network";
+        self.connects(shell, "Connects a shell to the network");
+    }
+
+    /// A command is tied to another machine by what stands around it.
+    fn connects(&mut self, index: usize, reason: &'static str) {
+        if let Some(command) = self.commands.get_mut(index) {
             command.risk = Risk::Critical;
             command.effects.push(Effect {
                 action: Action::Network { host: None },
@@ -537,12 +574,14 @@ impl<'c> Judge<'c> {
             return known.unwrap_or_else(|| Flow::of(Sources::UNKNOWN));
         }
         if self.traces.fifos.contains(path) {
-            return Flow::of(Sources::FIFO);
+            // Whoever writes into it may stand behind its reader.
+            let fed = self.traces.files.get(path).map(|flow| flow.from);
+            return Flow::of(Sources::FIFO.with(fed.unwrap_or_default()));
         }
         if let Some(flow) = self.traces.files.get(path) {
             return Flow {
-                text: flow.text.clone(),
                 from: flow.from.with(Sources::FILE),
+                ..flow.clone()
             };
         }
         let secret = if place::is_private(&target, self.context) {

@@ -17,6 +17,7 @@ pub(crate) mod given;
 pub(crate) mod harm;
 pub(crate) mod installs;
 pub(crate) mod judge;
+mod later;
 pub(crate) mod place;
 mod raw;
 pub(crate) mod redirect;

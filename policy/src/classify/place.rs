@@ -66,7 +66,8 @@ fn joined(paths: &[&str]) -> String {
 
 fn place(path: &str, given: &Given, context: &Context) -> Place {
     // `dir/*` means all of `dir`, and so does `dir/.[!.]*`.
-    let whole = if given.glob {
+    // A loop over `dir/*` does to each what it does to one of them.
+    let whole = if given.glob || path.ends_with("/*") {
         everything_in(path)
     } else {
         None

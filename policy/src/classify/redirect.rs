@@ -93,6 +93,7 @@ impl Judge<'_> {
                 let mut flow = Flow {
                     text: Some(given.text.clone()),
                     from: given.from,
+                    ..Flow::default()
                 };
                 if redirect.operator == Op::HereString
                     && let Some(text) = &mut flow.text
@@ -113,7 +114,10 @@ impl Judge<'_> {
                 } else if redirect.operator == Op::DuplicateInput
                     && !matches!(source, "" | "0" | "1" | "2")
                 {
-                    let known = self.traces.descriptors.get(source).cloned();
+                    let known = match coprocess(word) {
+                        Some(name) => self.traces.coprocesses.get(name).cloned(),
+                        None => self.traces.descriptors.get(source).cloned(),
+                    };
                     let flow = known.unwrap_or_else(|| Flow::of(Sources::UNKNOWN));
                     self.gives(descriptor, flow, io);
                 }
@@ -164,27 +168,6 @@ impl Judge<'_> {
         }
     }
 
-    /// Text in a file that runs by itself is judged as if it ran now.
-    pub(crate) fn runs_later(&mut self, path: &str, flow: &Flow, call: &Call) {
-        let given = Given::known(path, call.span);
-        let place = self.target(&given, &super::state::Cwd::Unknown).place;
-        let Some(text) = flow.text.as_deref().filter(|_| place == Place::Startup) else {
-            return;
-        };
-        let mut inner = call.with_args(Vec::new(), "start-up file");
-        inner.stdin = Rc::default();
-        for line in text.lines().take(64) {
-            // A schedule's line: five fields, perhaps a user, then the command.
-            let command = if path.contains("cron") {
-                line.splitn(6, char::is_whitespace).nth(5).unwrap_or(line)
-            } else {
-                line
-            };
-            let mut state = self.fresh_state();
-            self.text(command, &mut state, &inner, call.span);
-        }
-    }
-
     /// Hands a command's output to the file it goes to.
     pub(crate) fn deliver(
         &mut self,
@@ -197,13 +180,18 @@ impl Judge<'_> {
             return flow;
         };
         self.runs_later(&path, &flow, call);
+        if flow.from.has(Sources::ENDLESS) && path != "/dev/null" {
+            self.fills(call);
+        }
+        if self.traces.fifos.contains(&path) {
+            let strange = Sources::FOREIGN.with(Sources::HIDDEN);
+            self.traces.feeds_fifo |= flow.from.has(strange);
+        }
         if path != "/dev/null" {
             let flow = match self.traces.files.remove(&path) {
                 Some(before) if appends => before.and(&flow),
-                _ if appends => Flow {
-                    text: None,
-                    from: flow.from,
-                },
+                // What it held before is not known.
+                _ if appends => flow.unsure(),
                 _ => flow,
             };
             self.traces.files.insert(path, flow);
@@ -217,8 +205,22 @@ pub(crate) fn is_connection(path: &str) -> bool {
     path.starts_with("/dev/tcp/") || path.starts_with("/dev/udp/")
 }
 
+/// The array whose element a word is: `${COPROC[0]}` is what a coprocess prints.
+fn coprocess(word: &shell::Word) -> Option<&[u8]> {
+    let mut parts = word.parts.as_slice();
+    if let [part] = parts
+        && let PartKind::Double(inner, _) = &part.kind
+    {
+        parts = inner;
+    }
+    match &parts.first()?.kind {
+        PartKind::Parameter(parameter) if parameter.subscript.is_some() => Some(&parameter.name),
+        _ => None,
+    }
+}
+
 /// `> >(command)`
-fn feeds_a_process(word: &shell::Word) -> bool {
+pub(super) fn feeds_a_process(word: &shell::Word) -> bool {
     matches!(
         word.parts.as_slice(),
         [part] if matches!(part.kind, PartKind::Process(_, Direction::Write))

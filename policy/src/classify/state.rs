@@ -69,6 +69,10 @@ pub(crate) struct Traces {
     pub fifos: HashSet<String>,
     /// What its descriptors beyond the first three give to read.
     pub descriptors: HashMap<String, Flow>,
+    /// What its coprocesses print, by their names.
+    pub coprocesses: HashMap<Vec<u8>, Flow>,
+    /// Whether what another machine sends, or a decoder prints, goes into a named pipe.
+    pub feeds_fifo: bool,
 }
 
 impl State {
@@ -79,6 +83,14 @@ impl State {
                 .set(number.to_string().as_bytes(), Value::unknown());
         }
         self.positional = None;
+    }
+
+    /// A shell that this one starts: it keeps nothing but the connections.
+    pub(crate) fn below(&self, cwd: Cwd) -> State {
+        State {
+            network_descriptors: self.network_descriptors.clone(),
+            ..State::new(cwd)
+        }
     }
 
     /// A fresh shell in a folder.

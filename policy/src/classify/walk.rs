@@ -5,13 +5,14 @@ use std::rc::Rc;
 use super::assigned::{assigned, assigned_by, called, moves_arguments};
 use super::flow::{Flow, Sources};
 use super::judge::{Call, Judge, Tie};
+use super::redirect::feeds_a_process;
 use super::state::{Cwd, State};
 use crate::risk::Risk;
 use crate::shell::ast::Test;
 use crate::shell::ast::{Case, For, If, While};
 use crate::shell::fold::{Completeness, Value};
 use crate::shell::{Command, CommandKind, Connector, List, Pipeline, Script, Simple};
-use crate::shell::{Reason, Word};
+use crate::shell::{Reason, Redirect, RedirectTarget, Word};
 
 /// More assignments than this before one command are not judged one by one.
 const MAX_ASSIGNMENTS: usize = 512;
@@ -166,9 +167,16 @@ impl Judge<'_> {
                 self.define(&function.name, &function.body, state, &call);
                 Flow::literal("")
             }
-            CommandKind::Coprocess(coprocess) => self.isolated(state, |judge, state| {
-                judge.command(&coprocess.body, state, &call)
-            }),
+            CommandKind::Coprocess(coprocess) => {
+                let flow = self.isolated(state, |judge, state| {
+                    judge.command(&coprocess.body, state, &call)
+                });
+                let name = coprocess.name.clone();
+                let name = name.unwrap_or_else(|| b"COPROC".to_vec());
+                self.traces.coprocesses.insert(name, flow);
+                // It goes to a pipe, not to where this shell's output goes.
+                Flow::literal("")
+            }
             CommandKind::Arithmetic(arithmetic) => {
                 self.expand_arithmetic(arithmetic, state, &call);
                 self.arithmetic_elsewhere(arithmetic, state, &call);
@@ -188,7 +196,28 @@ impl Judge<'_> {
                 Flow::of(Sources::UNKNOWN)
             }
         };
+        self.feed(&command.redirects, &flow, state, around);
         self.deliver(flow, io.output, io.appends, around)
+    }
+
+    /// `> >(command)`: what the command reads is known only now; it is judged once more where
+    /// that makes a difference.
+    fn feed(&mut self, redirects: &[Redirect], flow: &Flow, state: &mut State, around: &Call) {
+        if !flow.from.has(Sources::FOREIGN.with(Sources::HIDDEN)) {
+            return;
+        }
+        for redirect in redirects {
+            let RedirectTarget::Word(word) = &redirect.target else {
+                continue;
+            };
+            if feeds_a_process(word) {
+                let fed = Call {
+                    stdin: flow.clone().into(),
+                    ..around.clone()
+                };
+                self.expand(&word.parts, state, &fed);
+            }
+        }
     }
 
     /// `[[ … ]]`: what is compared as a number, or asked for as a variable, is arithmetic.

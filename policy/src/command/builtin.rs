@@ -193,7 +193,11 @@ pub(crate) fn printf(act: &mut Act<'_, '_>) -> Flow {
         act.state.taints.insert(variable.text.into_bytes(), from);
         return Flow::literal("");
     }
-    Flow { text, from }
+    Flow {
+        text,
+        from,
+        ..Flow::default()
+    }
 }
 
 /// `eval`: its words are a program.
@@ -209,12 +213,19 @@ pub(crate) fn eval(act: &mut Act<'_, '_>) -> Flow {
         text.from = text.from.with(word.from);
     }
     let span = text.span;
-    let judged = if text.from.has(Sources::NETWORK) {
+    let remote = text.from.has(Sources::REMOTE) && run::is_output(&text.text);
+    let judged = if text.from.has(Sources::NETWORK) || remote {
         Some((Risk::Critical, "Evaluates text from the network"))
-    } else if text.from.has(Sources::DECODED) {
-        Some((Risk::Critical, "Evaluates decoded text"))
     } else if text.exact {
+        if text.from.has(Sources::HIDDEN) {
+            // What it says is judged below.
+            let says = "Evaluates decoded text";
+            act.draft
+                .effect(Action::Opaque, Risk::Dangerous, says, span);
+        }
         None
+    } else if text.from.has(Sources::HIDDEN) {
+        Some((Risk::Critical, "Evaluates decoded text"))
     } else if text.from.has(Sources::UNKNOWN) && text.text.starts_with('$') {
         Some((Risk::Critical, "Evaluates an unknown variable"))
     } else {
@@ -277,6 +288,16 @@ pub(crate) fn exec(act: &mut Act<'_, '_>) -> Flow {
 
 /// `export`, `declare`, `local`, `readonly`, `typeset`.
 pub(crate) fn declare(act: &mut Act<'_, '_>) -> Flow {
+    declares(act);
+    let prints = act.reading.positionals.is_empty()
+        || ["-p", "-f", "-F"].iter().any(|flag| act.reading.has(flag));
+    match prints {
+        true => Flow::of(Sources::PROGRAM),
+        false => Flow::literal(""),
+    }
+}
+
+fn declares(act: &mut Act<'_, '_>) {
     describe_base(act);
     let switch = |letter: char| {
         let options = act.args.iter().filter(|word| word.text.starts_with('-'));
@@ -314,7 +335,6 @@ pub(crate) fn declare(act: &mut Act<'_, '_>) -> Flow {
         act.state.taints.insert(name.as_bytes().to_vec(), word.from);
         act.role(Role::Environment, &word);
     }
-    Flow::literal("")
 }
 
 /// `export NAME`: what the variable already holds goes to other programs from now on.
@@ -365,6 +385,9 @@ pub(crate) fn alias(act: &mut Act<'_, '_>) -> Flow {
 /// `trap text signal`: the text runs later.
 pub(crate) fn trap(act: &mut Act<'_, '_>) -> Flow {
     let words: Vec<Given> = act.positionals().cloned().collect();
+    if words.is_empty() || act.reading.has("-p") || act.reading.has("-P") {
+        return Flow::of(Sources::PROGRAM);
+    }
     if let [text, _, ..] = words.as_slice()
         && !matches!(text.text.as_str(), "-" | "")
     {
@@ -433,6 +456,10 @@ pub(crate) fn set(act: &mut Act<'_, '_>) -> Flow {
         Some(at) => act.args[at + 1..].to_vec(),
         None => act.positionals().cloned().collect(),
     };
+    if act.args.is_empty() {
+        // All variables and functions.
+        return Flow::of(Sources::PROGRAM);
+    }
     if !words.is_empty() {
         arguments(act, words);
     }

@@ -7,10 +7,12 @@ mod awk;
 mod bare;
 mod carried;
 mod files;
+mod hidden;
 mod homes;
 mod imports;
 mod literals;
 mod pairs;
+mod strangers;
 mod together;
 
 use std::borrow::Cow;
@@ -123,6 +125,9 @@ pub(crate) fn judge_parts(
     language: Language,
     source: &Given,
 ) {
+    if !judge.may_read(&source.text, source.span) {
+        return;
+    }
     match language {
         Language::Sql => return script::statements(judge, state, call, draft, source),
         Language::Vim => return script::vim(judge, state, call, draft, source),
@@ -160,18 +165,30 @@ pub(crate) fn judge_parts(
     look.through();
 }
 
-/// `exec rm x`, `spawn sh`: Tcl and expect write commands without quotes.
+/// `exec rm x`, `spawn sh`, `file delete -force x`: Tcl and expect write commands without quotes,
+/// and some of them between brackets.
 fn tcl(judge: &mut Judge<'_>, state: &mut State, call: &Call, source: &Given) {
-    let lines = source.text.split(['\n', ';']).take(MAX_CALLS);
-    let commands = lines.filter_map(|line| {
-        let line = line.trim();
-        line.strip_prefix("spawn ")
-            .or_else(|| line.strip_prefix("exec "))
+    let parts = source.text.split(['\n', ';', '[', '{']).take(MAX_CALLS * 4);
+    let commands = parts.filter_map(|part| {
+        let part = part.trim().trim_end_matches([']', '}']);
+        if let Some(paths) = part.strip_prefix("file delete ") {
+            let force = if paths.starts_with("-force") {
+                "-rf"
+            } else {
+                ""
+            };
+            let paths = paths.trim_start_matches("-force").trim_start_matches(" --");
+            return Some(Cow::Owned(format!("rm {force} {paths}")));
+        }
+        let command = part
+            .strip_prefix("spawn ")
+            .or_else(|| part.strip_prefix("exec "));
+        command.map(Cow::Borrowed)
     });
-    for command in commands {
+    for command in commands.take(MAX_CALLS) {
         let inner = call.with_args(Vec::new(), "exec");
         judge.isolated(state, |judge, state| {
-            judge.text(command, state, &inner, source.span)
+            judge.text(&command, state, &inner, source.span)
         });
     }
 }
@@ -257,6 +274,8 @@ impl Look<'_, '_> {
         }
         self.together(&found);
         self.carried(&found);
+        let readable = self.hidden(&found);
+        self.strangers(&found, readable);
     }
 
     /// Looks at each call of a kind and its literal arguments.
@@ -272,6 +291,11 @@ impl Look<'_, '_> {
             }
             let quote = closing(pattern);
             let rest = &text[at + pattern.len()..];
+            // Without brackets, what is meant stands on the same line.
+            let line = rest.split('\n').next().unwrap_or_default();
+            if pattern.ends_with(' ') && !line.contains(['"', '\'', '`', '(', '[', '{', '<']) {
+                continue;
+            }
             let mut end = rest.len().min(MAX_ARGUMENTS);
             while !rest.is_char_boundary(end) {
                 end -= 1;
@@ -322,6 +346,9 @@ impl Look<'_, '_> {
             }
             Means::Socket
             | Means::Network
+            | Means::Receive
+            | Means::Serves
+            | Means::Input
             | Means::Attach
             | Means::Decode
             | Means::Evaluate
@@ -361,7 +388,7 @@ impl Look<'_, '_> {
             text.replace("{}", "$_")
         };
         let span = self.source.span;
-        let mut state = State::new(self.state.cwd.clone());
+        let mut state = self.state.below(self.state.cwd.clone());
         self.judge.text(&source, &mut state, &inner, span);
     }
 
@@ -386,7 +413,8 @@ impl Look<'_, '_> {
     }
 }
 
-/// What a source may print beside what any program prints: all variables of the environment.
+/// What a source may print beside what any program prints: all variables of the environment, text
+/// that it decodes.
 pub(crate) fn printed(language: Language, source: &str) -> Sources {
     let all = CODE
         .iter()
@@ -395,9 +423,18 @@ pub(crate) fn printed(language: Language, source: &str) -> Sources {
         .any(|pattern| source.contains(pattern.get()));
     // `node -p process.env`
     let whole = language == Language::JavaScript && source.trim() == "process.env";
-    match all || whole {
+    let decodes = CODE
+        .iter()
+        .filter(|code| code.means == Means::Decode && speaks(language, code))
+        .flat_map(|code| &code.text)
+        .any(|pattern| source.contains(pattern.get()));
+    let secret = match all || whole {
         true => Sources::SECRET,
         false => Sources::NONE,
+    };
+    match decodes {
+        true => secret.with(Sources::DECODED),
+        false => secret,
     }
 }
 
@@ -433,6 +470,12 @@ fn is_call(text: &str, at: usize, pattern: &str, means: Means) -> bool {
     let starts_word = pattern.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
     if starts_word && (before.is_ascii_alphanumeric() || before == '_') {
         return false;
+    }
+    let whole = pattern.ends_with(|c: char| c.is_ascii_alphanumeric());
+    if means == Means::Delete && whole {
+        // `unlink` alone takes what the loop is at.
+        let behind = text[at + pattern.len()..].chars().next().unwrap_or(' ');
+        return !(behind.is_ascii_alphanumeric() || behind == '_');
     }
     if means != Means::Evaluate {
         return true;

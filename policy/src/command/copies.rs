@@ -1,6 +1,7 @@
 //! What a line wrote into a file goes along when the file is copied, moved or linked.
 
 use super::act::Act;
+use super::run::is_input;
 use crate::classify::given::Given;
 
 /// More files than this are not followed.
@@ -22,7 +23,11 @@ pub(crate) fn follow(act: &mut Act<'_, '_>) {
     };
     for source in sources.iter().take(MAX_FILES) {
         let path = act.target(source).resolved.unwrap_or_default();
-        let Some(flow) = act.judge.traces.files.get(&path).cloned() else {
+        let flow = match is_input(&source.text) && source.text != "-" {
+            true => Some(act.stdin()),
+            false => act.judge.traces.files.get(&path).cloned(),
+        };
+        let Some(flow) = flow else {
             continue;
         };
         let last = path.rsplit('/').next().unwrap_or_default();

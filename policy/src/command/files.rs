@@ -1,7 +1,7 @@
 //! Programs whose harm hangs on the paths and modes they are given.
 
 use super::act::Act;
-use super::knowledge::Modifiers;
+use super::knowledge::{Kind, Modifiers};
 use super::{describe, describe_base, describe_flags, describe_positionals, output, scratch};
 use crate::classify::flow::{Flow, Sources};
 use crate::classify::given::Given;
@@ -50,6 +50,45 @@ pub(crate) fn rm(act: &mut Act<'_, '_>) -> Flow {
             .note(Risk::Critical, "Deletes the whole file system");
     }
     Flow::literal("")
+}
+
+/// Options that delete what a command names, in the words of whoever copies or packs: no great harm
+/// to a folder, all of it to a home.
+pub(crate) fn whole_trees(act: &mut Act<'_, '_>) {
+    let packs = act
+        .reading
+        .flags
+        .iter()
+        .any(|seen| seen.flag.kind == Kind::Deletes);
+    let away = act.draft.program.name == "mv"
+        && act
+            .positionals()
+            .last()
+            .is_some_and(|word| act.target(word).place == Place::Sink);
+    if !(packs || away) || act.reading.modifiers.has(Modifiers::CALM) {
+        return;
+    }
+    for path in act
+        .positionals()
+        .take(MAX_TREES)
+        .cloned()
+        .collect::<Vec<_>>()
+    {
+        empties(act, &path);
+    }
+}
+
+/// More paths than this are not looked at once more.
+const MAX_TREES: usize = 64;
+
+/// A path that is emptied: grave when it is a home or the system itself.
+pub(crate) fn empties(act: &mut Act<'_, '_>, path: &Given) {
+    if matches!(
+        act.target(path).place,
+        Place::Root | Place::HomeItself | Place::SystemItself
+    ) {
+        act.touch(Touch::DeleteTree, path);
+    }
 }
 
 /// `install -m 4755`, `mkdir -m 777`: a mode given along the way.
@@ -169,6 +208,11 @@ pub(crate) fn dd(act: &mut Act<'_, '_>) -> Flow {
                 file.span,
             );
         }
+        let flow = match act.reading.value("if").cloned() {
+            Some(source) => act.judge.content(&source, &act.cwd),
+            None => act.stdin(),
+        };
+        act.wrote(&file, flow);
         return Flow::literal("");
     }
     match act.reading.value("if").cloned() {

@@ -1,10 +1,11 @@
 //! git: settings that name programs, and what throws work away.
 
 use super::act::Act;
-use super::describe;
-use super::knowledge::{GIT_KEYS, Role};
+use super::knowledge::{GIT_KEYS, Modifiers, Role};
+use super::{describe, files, unknown};
 use crate::classify::flow::Flow;
 use crate::classify::given::Given;
+use crate::classify::place;
 use crate::effect::Action;
 use crate::risk::Risk;
 
@@ -16,6 +17,7 @@ pub(crate) fn git(act: &mut Act<'_, '_>) -> Flow {
         Some("restore") => restore(act),
         Some("push") => push(act),
         Some("clean") => clean(act),
+        Some("add" | "stage") => add(act),
         Some("config") => config(act),
         Some("clone" | "fetch" | "pull" | "ls-remote" | "submodule" | "remote") => transport(act),
         _ => {}
@@ -85,6 +87,15 @@ fn discards(act: &mut Act<'_, '_>) {
 
 /// `+ref` rewrites, `:ref` deletes.
 fn push(act: &mut Act<'_, '_>) {
+    let remote = act.positionals().next();
+    let span = remote
+        .filter(|word| names_password(word))
+        .map(|word| word.span);
+    if let Some(span) = span {
+        let says = "Publishes to an address with a password in it";
+        act.draft
+            .effect(Action::Publishes, Risk::Dangerous, says, span);
+    }
     for word in act.positionals().skip(1).cloned().collect::<Vec<_>>() {
         if word.text.starts_with('+') {
             let says = "Rewrites published history";
@@ -100,6 +111,15 @@ fn push(act: &mut Act<'_, '_>) {
                 .effect(Action::Publishes, Risk::Dangerous, says, word.span);
         }
     }
+}
+
+/// `https://user:password@host/…`, written out.
+fn names_password(word: &Given) -> bool {
+    let authority = word.text.split_once("://").map_or("", |(_, rest)| rest);
+    let authority = authority.split('/').next().unwrap_or_default();
+    let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
+    let password = user.split_once(':').map_or("", |(_, password)| password);
+    word.exact && !password.is_empty()
 }
 
 /// `topic:main`: what was not that branch here becomes it for everybody.
@@ -124,6 +144,25 @@ fn clean(act: &mut Act<'_, '_>) {
             "Deletes untracked files",
             act.call.span,
         );
+        if !dry {
+            let here = Given::known(".", act.call.span);
+            files::empties(act, &here);
+        }
+    }
+}
+
+/// `git add -f .env`: what is kept out of the repository on purpose gets in.
+fn add(act: &mut Act<'_, '_>) {
+    unknown::undescribed(act);
+    if !act.reading.modifiers.has(Modifiers::FORCE) {
+        return;
+    }
+    let private = |word: &&Given| place::is_private(&act.target(word), act.judge.context);
+    let found = act.positionals().take(64).find(private);
+    if let Some(span) = found.map(|word| word.span) {
+        let says = "Puts keys or passwords into the repository";
+        act.draft
+            .effect(Action::Publishes, Risk::Dangerous, says, span);
     }
 }
 

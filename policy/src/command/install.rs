@@ -109,7 +109,11 @@ pub(crate) fn registry(act: &mut Act<'_, '_>, given: &Given) {
 
 /// What comes over a connection that anybody on the way can change.
 fn unprotected(act: &mut Act<'_, '_>, given: &Given) {
-    let text = given.text.as_str();
+    // `git+http://…`, `name @ http://…`
+    let text = match given.text.find("http://") {
+        Some(at) if given.text[..at].ends_with(['+', ' ', '@']) => &given.text[at..],
+        _ => given.text.as_str(),
+    };
     if text.starts_with("http://") && super::url::is_elsewhere(text) {
         act.draft.effect(
             Action::Network {

@@ -323,6 +323,12 @@ pub(crate) enum Means {
     Socket,
     /// Talks to another machine.
     Network,
+    /// Takes what a connection sends; counts only beside one.
+    Receive,
+    /// Answers whoever asks; what they ask for is received.
+    Serves,
+    /// Reads its standard input; counts only where strangers write that.
+    Input,
     /// Ties a connection to a program's input and output.
     Attach,
     /// Decodes text.
@@ -386,6 +392,7 @@ pub(crate) struct Verb {
 pub(crate) enum Handler {
     None,
     Alias,
+    At,
     Awk,
     Carrier,
     Cd,
@@ -396,11 +403,14 @@ pub(crate) enum Handler {
     Dd,
     Declare,
     Echo,
+    Elsewhere,
     Env,
     Eval,
     Exec,
     Find,
     Git,
+    HandsOut,
+    Inetd,
     Install,
     Interpreter,
     Kill,

@@ -5,12 +5,16 @@ pub(crate) mod builtin;
 mod code;
 mod container;
 mod copies;
+mod elsewhere;
 mod files;
+mod filters;
 mod git;
 mod install;
 pub(crate) mod knowledge;
 mod network;
 mod options;
+mod origin;
+mod project;
 mod roles;
 mod run;
 mod scratch;
@@ -38,6 +42,8 @@ use act::Act;
 use knowledge::{Handler, Input, Language, Modifiers, Output, Role, Spec, Unknown};
 
 pub(crate) use builtin::is_builtin;
+pub(crate) use code::judge_parts as source_text;
+pub(crate) use run::first_line_language;
 
 /// More positional arguments than this are not judged one by one.
 const MAX_POSITIONALS: usize = 1024;
@@ -59,9 +65,12 @@ pub(crate) fn judge(
     let Some(spec) = spec else {
         draft.raise(Risk::Normal);
         unknown::program(judge, state, call, draft);
+        let mut act = Act::new(judge, state, call, draft, &Spec::PLAIN);
+        project::put_there(&mut act);
         return Flow::of(Sources::PROGRAM);
     };
     let mut act = Act::new(judge, state, call, draft, spec);
+    project::put_there(&mut act);
     if asks(&act) {
         return Flow::of(Sources::PROGRAM);
     }
@@ -79,6 +88,11 @@ pub(crate) fn judge(
         unknown::undescribed(&mut act);
     }
     copies::follow(&mut act);
+    files::whole_trees(&mut act);
+    project::steps(&mut act);
+    secrets::memory(&mut act);
+    secrets::dumps(&mut act);
+    let flow = origin::marked(&act, flow);
     let flow = secrets::marked(&act, flow);
     let flow = scratch::marked(&act, flow);
     if act.reading.modifiers.has(Modifiers::CALM) {
@@ -110,6 +124,7 @@ fn handle(act: &mut Act<'_, '_>) -> Flow {
     match act.spec.handler {
         Handler::None => describe(act),
         Handler::Alias => builtin::alias(act),
+        Handler::At => service::at(act),
         Handler::Awk => script::awk(act),
         Handler::Carrier => unknown::carrier(act),
         Handler::Cd => builtin::cd(act),
@@ -125,6 +140,9 @@ fn handle(act: &mut Act<'_, '_>) -> Flow {
         Handler::Exec => builtin::exec(act),
         Handler::Find => search::find(act),
         Handler::Git => git::git(act),
+        Handler::Elsewhere => elsewhere::elsewhere(act),
+        Handler::HandsOut => elsewhere::hands_out(act),
+        Handler::Inetd => service::inetd(act),
         Handler::Install => install::install(act),
         Handler::Interpreter => run::interpreter(act),
         Handler::Kill => service::kill(act),
@@ -335,9 +353,8 @@ pub(crate) fn output(act: &mut Act<'_, '_>) -> Flow {
             let mut flow = act.read_flow();
             if decodes || act.spec.output == Output::Decoded {
                 flow = run::decoded(&act.draft.program.name, &flow);
-            } else if act.spec.output == Output::Same {
-                flow.text = None;
-                flow.from = flow.from.with(Sources::PROGRAM);
+            } else {
+                flow = filters::filtered(act, flow);
             }
             flow
         }

@@ -1,7 +1,7 @@
 //! Programs that talk to other machines.
 
 use super::act::Act;
-use super::knowledge::{Language, Modifiers};
+use super::knowledge::{Kind, Language, Modifiers, Output};
 use super::url::{self, is_local, split_remote};
 use super::{describe, describe_base, describe_flags};
 use crate::classify::flow::{Flow, Sources};
@@ -67,6 +67,10 @@ pub(crate) fn curl(act: &mut Act<'_, '_>) -> Flow {
         addresses.push(address);
     }
     for address in &addresses {
+        if address.text.starts_with("telnet://") {
+            // No request, no answer: whatever either side says.
+            act.judge.mark(Mark::Connection);
+        }
         url::host(act, address);
         url::inward(act, address);
         in_the_clear(act, address);
@@ -408,6 +412,19 @@ pub(crate) fn ssh(act: &mut Act<'_, '_>) -> Flow {
     if act.call.stdin.from.has(Sources::SECRET) {
         url::sends_secret(act, &given);
     }
+    let wide = act.reading.flags.iter().find(|seen| {
+        let forwards = seen.flag.spellings.has("-D") || seen.flag.spellings.has("-L");
+        let value = seen.value.as_ref().map_or("", |value| value.text.as_str());
+        forwards
+            && ["0.0.0.0:", "*:", "[::]:"]
+                .iter()
+                .any(|all| value.starts_with(all))
+    });
+    if let Some(span) = wide.map(|seen| seen.word.span) {
+        let action = Action::Network { host: None };
+        let says = "Opens a port to others";
+        act.draft.effect(action, Risk::Dangerous, says, span);
+    }
     if act.reading.positionals.len() > 1 {
         let command = act.reading.positionals[1];
         // Another machine: where it stands there is not known here.
@@ -461,7 +478,11 @@ pub(crate) fn sftp(act: &mut Act<'_, '_>) -> Flow {
         connects(act);
     }
     puts(act);
-    describe(act)
+    let flow = describe(act);
+    match act.spec.output {
+        Output::Network => Flow::of(flow.from.with(Sources::NETWORK)),
+        _ => flow,
+    }
 }
 
 /// Files that the commands of an `ftp` send: on its input, behind `-e` or `-c`, in plain words.
@@ -542,7 +563,21 @@ pub(crate) fn rsync(act: &mut Act<'_, '_>) -> Flow {
                 url::file_upload(act, source);
             }
         }
-        None => act.touch(Touch::Write, destination),
+        None => {
+            act.touch(Touch::Write, destination);
+            let deletes = act
+                .reading
+                .flags
+                .iter()
+                .any(|seen| seen.flag.kind == Kind::Discards)
+                || act
+                    .sub
+                    .iter()
+                    .any(|word| matches!(word.as_str(), "sync" | "bisync"));
+            if deletes && !act.reading.modifiers.has(Modifiers::CALM) {
+                super::files::empties(act, destination);
+            }
+        }
     }
     for source in sources {
         match split_remote(&source.text) {

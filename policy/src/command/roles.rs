@@ -72,9 +72,13 @@ impl Act<'_, '_> {
                     return code::argument(self, language, &source);
                 }
                 if **stdin != Flow::default() && !(looked && stdin.text.is_some()) {
+                    let strange = Sources::FOREIGN.with(Sources::HIDDEN);
+                    let risk = match stdin.text.is_none() && stdin.from.has(strange) {
+                        true => Risk::Critical,
+                        false => Risk::Dangerous,
+                    };
                     let says = "Runs what it reads on its input";
-                    self.draft
-                        .effect(Action::Opaque, Risk::Dangerous, says, given.span);
+                    self.draft.effect(Action::Opaque, risk, says, given.span);
                 }
             }
             Role::Script if given.text.starts_with("data:") => {
@@ -104,6 +108,9 @@ impl Act<'_, '_> {
             Role::Definition => url::definition(self, given),
             Role::Upload => url::upload(self, given),
             Role::Send => url::send(self, given),
+            Role::Opaque if only_debugs(&self.draft.program.name, &given.text) => {
+                self.draft.raise(Risk::Normal);
+            }
             Role::Opaque => {
                 self.draft.effect(
                     Action::Opaque,
@@ -111,6 +118,10 @@ impl Act<'_, '_> {
                     "Cannot be known beforehand",
                     given.span,
                 );
+                if let Some(command) = debuggers_shell(&given.text) {
+                    let command = given.part(command);
+                    self.shell_text(&command);
+                }
                 // `tar --checkpoint-action=exec=command`
                 if let Some(command) = given.text.strip_prefix("exec=") {
                     let command = given.part(command);
@@ -129,6 +140,76 @@ fn takes_code(spec: &Spec) -> Option<Language> {
         Role::Code(language) => Some(language),
         _ => None,
     })
+}
+
+/// Commands of a debugger that stay inside the program it runs.
+fn only_debugs(program: &str, command: &str) -> bool {
+    const DEBUGGERS: &[&str] = &["gdb", "lldb", "cgdb", "rust-gdb", "rust-lldb"];
+    const PLAIN: &[&str] = &[
+        "run",
+        "r",
+        "start",
+        "bt",
+        "backtrace",
+        "where",
+        "info",
+        "i",
+        "thread",
+        "frame",
+        "f",
+        "up",
+        "down",
+        "list",
+        "l",
+        "print",
+        "p",
+        "x",
+        "disassemble",
+        "disas",
+        "break",
+        "b",
+        "tbreak",
+        "watch",
+        "continue",
+        "c",
+        "next",
+        "n",
+        "step",
+        "s",
+        "finish",
+        "until",
+        "quit",
+        "q",
+        "kill",
+        "detach",
+        "display",
+        "ptype",
+        "whatis",
+        "echo",
+        "target",
+        "breakpoint",
+        "process",
+        "register",
+        "image",
+        "delete",
+        "catch",
+    ];
+    let mut words = command.split_ascii_whitespace();
+    let first = words.next().unwrap_or_default();
+    let switch = first == "set"
+        && matches!(
+            words.next(),
+            Some("pagination" | "confirm" | "print" | "width" | "height" | "args" | "breakpoint")
+        );
+    DEBUGGERS.contains(&program)
+        && (switch || PLAIN.contains(&first))
+        && !command.contains(['(', '|', '`', '!', '\n'])
+}
+
+/// `shell cmd`, `!cmd`: what a debugger hands to a shell.
+fn debuggers_shell(command: &str) -> Option<&str> {
+    let starts = ["shell ", "!", "platform shell ", "make "];
+    starts.iter().find_map(|start| command.strip_prefix(start))
 }
 
 /// Options that name a command, in the words of the programs that take them from a variable.
@@ -207,13 +288,26 @@ pub(crate) fn environment(
     if value.text.is_empty() {
         return;
     }
-    if given.from.has(Sources::NETWORK) {
-        draft.effect(
-            Action::Opaque,
-            Risk::Critical,
-            "Runs what the network sends",
-            given.span,
-        );
+    let held = match &given.content {
+        Some(content) => content.from,
+        None if value.exact && value.text.starts_with(['/', '.']) => {
+            let content = judge.content(&value, &state.cwd);
+            match content.text {
+                Some(_) => Sources::NONE,
+                None => content.from,
+            }
+        }
+        None => Sources::NONE,
+    };
+    let says = if given.from.with(held).has(Sources::NETWORK) || held.has(Sources::REMOTE) {
+        Some("Runs what the network sends")
+    } else if held.has(Sources::HIDDEN) {
+        Some("Runs decoded text")
+    } else {
+        None
+    };
+    if let Some(says) = says {
+        draft.effect(Action::Opaque, Risk::Critical, says, given.span);
     }
     match variable.role {
         Role::Opaque if name.starts_with("BASH_FUNC_") => {

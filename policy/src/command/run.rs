@@ -224,7 +224,9 @@ fn runs_text(module: &Given) -> bool {
 }
 
 /// Modules that are the programs of the same name.
-const MODULES: &[&str] = &["pip", "pipx", "uv", "poetry", "pdm", "pipenv", "twine"];
+const MODULES: &[&str] = &[
+    "pip", "pipx", "uv", "poetry", "pdm", "pipenv", "twine", "base64",
+];
 
 /// `python -m pip …`: the words of the program that the module is.
 fn module(act: &Act<'_, '_>) -> Option<Vec<Given>> {
@@ -258,6 +260,9 @@ pub(crate) fn input(act: &mut Act<'_, '_>, language: Language) -> Flow {
     let stdin = act.stdin();
     let span = act.call.span;
     act.judge.mark(Mark::RunsInput);
+    if stdin.from.has(Sources::FIFO) {
+        act.judge.mark(Mark::RunsFifo);
+    }
     act.draft.raise(Risk::Normal);
     let what = if language == Language::Shell {
         "a shell"
@@ -282,9 +287,32 @@ pub(crate) fn input(act: &mut Act<'_, '_>, language: Language) -> Flow {
         );
         return Flow::of(Sources::NETWORK);
     }
-    if stdin.from.has(Sources::DECODED) {
+    let known = stdin.text.as_deref().is_some_and(|text| !is_output(text));
+    // Statements for a database, and lines for an editor, are data more often than not.
+    let programs = !matches!(
+        language,
+        Language::Sql | Language::Vim | Language::Sed | Language::Awk
+    );
+    if stdin.from.has(Sources::REMOTE) && programs && !known {
+        let says = format!("Feeds text of another machine to {what}");
+        act.draft.effect(Action::Opaque, Risk::Critical, says, span);
+        return Flow::of(Sources::NETWORK);
+    }
+    if stdin.from.has(Sources::HIDDEN) {
+        let risk = match known || !programs {
+            true => Risk::Dangerous,
+            false => Risk::Critical,
+        };
         act.draft
-            .effect(Action::Opaque, Risk::Dangerous, "Runs decoded text", span);
+            .effect(Action::Opaque, risk, "Runs decoded text", span);
+    }
+    if let Some(text) = &stdin.partly
+        && language == Language::Shell
+    {
+        let mut inner = act.call.with_args(Vec::new(), &act.draft.program.name);
+        inner.stdin = Default::default();
+        let mut state = State::new(act.cwd.clone());
+        act.judge.text(text, &mut state, &inner, span);
     }
     if let Some(text) = &stdin.text {
         if language == Language::Shell && stdin.from.has(Sources::UNKNOWN) {
@@ -336,15 +364,23 @@ fn text_with(act: &mut Act<'_, '_>, text: &Given, wrapper: &str, args: &[Given])
         );
         return Flow::of(Sources::NETWORK);
     }
-    if text.from.has(Sources::DECODED) {
-        act.draft.effect(
-            Action::Opaque,
-            Risk::Dangerous,
-            "Runs decoded text",
-            text.span,
-        );
+    let unknown = is_wholly_unknown(text);
+    if unknown && text.from.has(Sources::REMOTE) {
+        let says = "Runs text of another machine in a shell";
+        act.draft
+            .effect(Action::Opaque, Risk::Critical, says, text.span);
+        return Flow::of(Sources::NETWORK);
     }
-    if is_wholly_unknown(text) {
+    if text.from.has(Sources::HIDDEN) {
+        // Inside of other text it is a word of a command more often than a command.
+        let risk = match unknown {
+            true => Risk::Critical,
+            false => Risk::Dangerous,
+        };
+        act.draft
+            .effect(Action::Opaque, risk, "Runs decoded text", text.span);
+    }
+    if unknown {
         let says = "Runs text that is only known when it runs";
         act.draft
             .effect(Action::Opaque, Risk::Dangerous, says, text.span);
@@ -353,7 +389,7 @@ fn text_with(act: &mut Act<'_, '_>, text: &Given, wrapper: &str, args: &[Given])
     }
     let mut inner = act.call.with_args(Vec::new(), wrapper);
     inner.redirects.clear();
-    let mut state = State::new(act.cwd.clone());
+    let mut state = act.state.below(act.cwd.clone());
     for (number, arg) in args.iter().enumerate() {
         let value = match arg.literal() {
             Some(text) => Value::known(text.as_bytes()),
@@ -373,6 +409,11 @@ fn text_with(act: &mut Act<'_, '_>, text: &Given, wrapper: &str, args: &[Given])
             .replace("${…}", "$_")
     };
     act.judge.text(&source, &mut state, &inner, text.span)
+}
+
+/// Whether a text is nothing but what a substitution prints.
+pub(crate) fn is_output(text: &str) -> bool {
+    matches!(text.trim(), UNKNOWN_OUTPUT | "${…}")
 }
 
 fn is_wholly_unknown(text: &Given) -> bool {
@@ -405,12 +446,15 @@ pub(crate) fn file(
     language: Option<Language>,
 ) {
     let flow = judge.content(path, &state.cwd);
-    let downloaded = flow.from.has(Sources::NETWORK);
+    let remote = flow.from.has(Sources::REMOTE) && flow.text.is_none();
+    let downloaded = flow.from.has(Sources::NETWORK) || remote;
     let (risk, says) = if downloaded && path.content.is_some() {
         (Risk::Critical, "Pipes a download into a shell")
     } else if downloaded {
         (Risk::Critical, "Runs a downloaded file")
-    } else if flow.from.has(Sources::DECODED) {
+    } else if flow.from.has(Sources::HIDDEN) && flow.text.is_none() {
+        (Risk::Critical, "Runs decoded text")
+    } else if flow.from.has(Sources::HIDDEN) {
         (Risk::Dangerous, "Runs decoded text")
     } else {
         (Risk::Normal, "")
@@ -430,6 +474,7 @@ pub(crate) fn file(
     let mut inner = call.with_args(Vec::new(), &path.text);
     inner.stdin = call.stdin.clone();
     if language == Language::Shell {
+        judge.script_bomb(&text, &path.text, call);
         let mut fresh = State::new(state.cwd.clone());
         judge.text(&text, &mut fresh, &inner, path.span);
     } else {
@@ -439,7 +484,7 @@ pub(crate) fn file(
 }
 
 /// The language that the first line of a script names.
-fn first_line_language(text: &str) -> Language {
+pub(crate) fn first_line_language(text: &str) -> Language {
     let first = text.lines().next().unwrap_or_default();
     let Some(interpreter) = first.strip_prefix("#!") else {
         return Language::Shell;
@@ -478,15 +523,17 @@ pub(crate) fn language_by_name(path: &str) -> Option<Language> {
 /// What a decoder prints.
 pub(crate) fn decoded(program: &str, flow: &Flow) -> Flow {
     let from = flow.from.with(Sources::DECODED);
+    let partly = None;
     let text = flow.text.as_deref().and_then(|text| {
         let bytes = match program {
-            "base64" | "openssl" | "uudecode" => decode::base64(text.as_bytes())?,
+            "base64" | "gbase64" | "b64decode" | "openssl" | "uudecode" => {
+                decode::base64(text.as_bytes())?
+            }
             "base32" => decode::base32(text.as_bytes())?,
             "xxd" => decode::hex(text.as_bytes()),
-            "rev" => decode::reversed(text.as_bytes()),
             _ => return None,
         };
         String::from_utf8(bytes).ok()
     });
-    Flow { text, from }
+    Flow { text, from, partly }
 }

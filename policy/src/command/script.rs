@@ -4,7 +4,7 @@ mod sql;
 
 use super::act::Act;
 use super::code;
-use super::knowledge::{Language, Role};
+use super::knowledge::{Language, Modifiers, Role};
 use super::{describe, describe_base, describe_flags, output};
 use crate::classify::draft::Draft;
 use crate::classify::flow::{Flow, Sources};
@@ -65,13 +65,41 @@ pub(crate) fn sed(act: &mut Act<'_, '_>) -> Flow {
     for file in &words {
         act.role(Role::Read, file);
     }
-    let mut flow = match words.first() {
+    let added = inserted(act);
+    if act.reading.modifiers.has(Modifiers::EDITS) && added.is_some() {
+        for file in words.iter().take(MAX_EDITED) {
+            let path = act.target(file).resolved.unwrap_or_default();
+            let flow = Flow {
+                partly: added.clone(),
+                ..Flow::of(Sources::FILE)
+            };
+            act.judge.runs_later(&path, &flow, act.call);
+        }
+    }
+    let flow = match words.first() {
         Some(file) => act.judge.content(file, &act.cwd),
         None => act.stdin(),
     };
-    flow.text = None;
-    flow.from = flow.from.with(Sources::PROGRAM);
+    let mut flow = super::filters::edited(act, flow);
+    if flow.text.is_none() && added.is_some() {
+        flow.partly = added;
+    }
     flow
+}
+
+/// More files than this that one sed edits are not looked at.
+const MAX_EDITED: usize = 16;
+
+/// The line that a script of one command adds: `$a text`, `1i\\ text`.
+fn inserted(act: &Act<'_, '_>) -> Option<String> {
+    let script = match act.reading.value("-e") {
+        Some(script) => script,
+        None => act.positionals().next()?,
+    };
+    let rest = skip_addresses(script.literal()?.trim_start())?;
+    let text = rest.strip_prefix(['a', 'i', 'c'])?;
+    let text = text.trim_start_matches(|c: char| c.is_whitespace() || c == '\\');
+    (!text.is_empty()).then(|| text.to_owned())
 }
 
 /// Reads a sed script command by command; what writes or runs becomes an effect.
@@ -105,9 +133,9 @@ pub(crate) fn sed_script(
                 };
                 if let Some((before, file)) = flags.split_once('w') {
                     sed_writes(judge, state, draft, script, file.trim());
-                    sed_runs_flag(draft, script, before);
+                    sed_runs_flag(draft, call, script, before);
                 } else {
-                    sed_runs_flag(draft, script, flags);
+                    sed_runs_flag(draft, call, script, flags);
                 }
                 next
             }
@@ -125,7 +153,7 @@ pub(crate) fn sed_script(
             'r' | 'R' => next_line(tail),
             'e' => {
                 let line = tail.lines().next().unwrap_or_default().trim();
-                sed_runs_flag(draft, script, "e");
+                sed_runs_flag(draft, call, script, "e");
                 if !line.is_empty() {
                     let mut inner = call.with_args(Vec::new(), "sed");
                     inner.stdin = Default::default();
@@ -152,14 +180,19 @@ pub(crate) fn sed_script(
     }
 }
 
-fn sed_runs_flag(draft: &mut Draft, script: &Given, flags: &str) {
+fn sed_runs_flag(draft: &mut Draft, call: &Call, script: &Given, flags: &str) {
     if flags.contains('e') {
         let action = Action::Runs {
             program: "sh".to_owned(),
         };
+        let foreign = call.stdin.from.has(Sources::FOREIGN.with(Sources::HIDDEN));
+        let risk = match foreign {
+            true => Risk::Critical,
+            false => Risk::Dangerous,
+        };
         draft.effect(
             action,
-            Risk::Dangerous,
+            risk,
             "Runs what sed makes of its input",
             script.span,
         );
@@ -264,6 +297,11 @@ pub(crate) fn sql(act: &mut Act<'_, '_>) -> Flow {
 
 /// `less +!cmd`: a pager's own command, which may be a shell's.
 pub(crate) fn pager(act: &mut Act<'_, '_>) {
+    if act.draft.program.name == "man"
+        && let Some(pager) = act.reading.value("-P").cloned()
+    {
+        return shows(act, &pager);
+    }
     if !matches!(act.draft.program.name.as_str(), "less" | "more" | "most") {
         return;
     }
@@ -280,6 +318,26 @@ pub(crate) fn pager(act: &mut Act<'_, '_>) {
     }
 }
 
+/// `man -P cat`: what only shows text is as good as any other pager.
+fn shows(act: &mut Act<'_, '_>, pager: &Given) {
+    const PAGERS: &[&str] = &[
+        "cat", "less", "more", "most", "bat", "batcat", "col", "head", "tail", "nl", "pg", "lv",
+    ];
+    let first = pager
+        .text
+        .split_ascii_whitespace()
+        .next()
+        .unwrap_or_default();
+    if !pager.exact || !PAGERS.contains(&first) {
+        let action = Action::Runs {
+            program: first.to_owned(),
+        };
+        let says = "Runs another program";
+        act.draft.effect(action, Risk::Dangerous, says, pager.span);
+    }
+    act.shell_text(pager);
+}
+
 /// More commands than this for an editor are not looked at.
 const MAX_LINES: usize = 512;
 
@@ -290,7 +348,7 @@ fn vim_commands(line: &str) -> impl Iterator<Item = &str> {
         let line = rest.take()?.trim().trim_start_matches(':').trim_start();
         let line = line.trim_start_matches("silent ").trim_start_matches('%');
         match line.split_once('|') {
-            Some((part, behind)) if vim_shell(line).is_none() => {
+            Some((part, behind)) if vim_shell(line).is_none() && !line.starts_with("au") => {
                 rest = Some(behind);
                 Some(part)
             }
@@ -330,6 +388,13 @@ pub(crate) fn vim(
         } else if let Some(code) = part.strip_prefix("lua ") {
             let given = source.part(code);
             code::judge_parts(judge, state, call, draft, Language::Lua, &given);
+        } else if let Some((_, command)) = part.split_once(" !").filter(|_| part.starts_with("au"))
+        {
+            // `au BufEnter * !command`
+            let mut inner = call.with_args(Vec::new(), &draft.program.name);
+            inner.stdin = Default::default();
+            let mut fresh = State::new(state.cwd.clone());
+            judge.text(command, &mut fresh, &inner, source.span);
         } else if part.contains("system(")
             || part.starts_with("shell")
             || part.starts_with("set shell")

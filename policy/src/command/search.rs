@@ -104,6 +104,8 @@ const PLAIN: &[&str] = &[
     "-version",
     "--version",
 ];
+/// Programs that delete or empty what they are given.
+pub(crate) const DELETING: &[&str] = &["rm", "unlink", "shred", "srm", "wipe"];
 /// Tests that pick files by what they are called or how old or large they are.
 const SELECTIVE: &[&str] = &[
     "-name",
@@ -160,6 +162,7 @@ pub(crate) fn find(act: &mut Act<'_, '_>) -> Flow {
         at += 1;
     }
     let selective = selective(args);
+    let all = takes_all(&args[at..]);
     while let Some(word) = args.get(at) {
         let text = word.text.as_str();
         at += 1;
@@ -170,7 +173,16 @@ pub(crate) fn find(act: &mut Act<'_, '_>) -> Flow {
             at = action(act, args, at, text, &folders, selective);
         }
     }
-    Flow::of(Sources::PROGRAM)
+    let mut flow = Flow::of(Sources::PROGRAM);
+    let grave = |folder: &&Given| {
+        let place = act.target(folder).place;
+        folder.exact && matches!(place, Place::Root | Place::HomeItself | Place::SystemItself)
+    };
+    if all && let Some(folder) = folders.iter().find(grave) {
+        // All of it: what is done to each file is done to the folder.
+        flow.partly = Some(folder.text.clone());
+    }
+    flow
 }
 
 /// An action; gives back where the expression goes on.
@@ -284,7 +296,8 @@ fn execute(act: &mut Act<'_, '_>, command: &[Given], folders: &[Given], selectiv
             }
         })
         .collect();
-    if !selective && command[0].text.rsplit('/').next() == Some("rm") {
+    let name = command[0].text.rsplit('/').next().unwrap_or_default();
+    if !selective && DELETING.contains(&name) {
         let says = "Deletes everything a search finds";
         let whole = folders.first().is_some_and(|folder| {
             let place = act.target(folder).place;
@@ -327,6 +340,21 @@ fn folders_or_here(folders: &[Given], span: crate::effect::Span) -> Vec<Given> {
         return vec![Given::known(".", span)];
     }
     folders.to_vec()
+}
+
+/// Whether an expression prints whatever there is.
+fn takes_all(expression: &[Given]) -> bool {
+    let mut words = expression.iter().map(|word| word.text.as_str());
+    while let Some(word) = words.next() {
+        match word {
+            "-print" | "-print0" | "-depth" | "-xdev" | "-mount" => {}
+            "-type" | "-mindepth" | "-maxdepth" => {
+                words.next();
+            }
+            _ => return false,
+        }
+    }
+    true
 }
 
 /// Whether the expression picks files rather than taking all of them.

@@ -1,6 +1,8 @@
 //! Services, schedules and signals.
 
 use super::act::Act;
+use super::knowledge::{Language, Modifiers};
+use super::run;
 use super::{describe, describe_base, describe_flags};
 use crate::classify::flow::{Flow, Sources};
 use crate::classify::given::Given;
@@ -41,16 +43,57 @@ pub(crate) fn crontab(act: &mut Act<'_, '_>) -> Flow {
         return Flow::literal("");
     }
     let file = act.positionals().next().cloned();
-    if let Some(file) = file.filter(|file| file.text != "-") {
-        act.touch(Touch::Read, &file);
-    }
-    act.draft.effect(
-        Action::Persistence,
-        Risk::Dangerous,
-        "Schedules commands",
-        act.call.span,
-    );
+    let table = match file.filter(|file| !run::is_input(&file.text)) {
+        Some(file) => {
+            act.touch(Touch::Read, &file);
+            act.judge.content(&file, &act.cwd)
+        }
+        None => act.stdin(),
+    };
+    schedules(act, &table);
+    act.judge.scheduled(&table, act.call);
     Flow::literal("")
+}
+
+/// Commands that run later, and where they come from.
+fn schedules(act: &mut Act<'_, '_>, commands: &Flow) {
+    let span = act.call.span;
+    let says = "Schedules commands";
+    act.draft
+        .effect(Action::Persistence, Risk::Dangerous, says, span);
+    if commands.from.has(Sources::FOREIGN) && commands.text.is_none() {
+        let says = "Schedules what the network sends";
+        act.draft
+            .effect(Action::Persistence, Risk::Critical, says, span);
+    }
+}
+
+/// `at`, `batch`: a shell reads their input, later.
+pub(crate) fn at(act: &mut Act<'_, '_>) -> Flow {
+    describe_base(act);
+    describe_flags(act);
+    if !act.reading.modifiers.has(Modifiers::READS)
+        && !act.reading.has("-f")
+        && !act.reading.has("-r")
+    {
+        run::input(act, Language::Shell);
+    }
+    Flow::literal("")
+}
+
+/// `inetd FILE`: servers that start programs for whoever connects, and tie them together.
+pub(crate) fn inetd(act: &mut Act<'_, '_>) -> Flow {
+    let flow = describe(act);
+    for file in act
+        .args
+        .iter()
+        .filter(|word| word.text.contains('/'))
+        .take(4)
+    {
+        let table = act.judge.content(file, &act.cwd);
+        act.judge.served(&table, act.call);
+    }
+    flow
 }
 
 /// `kill`, `pkill`, `killall`.

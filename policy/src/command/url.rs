@@ -139,6 +139,10 @@ pub(crate) fn split_remote(text: &str) -> Option<(&str, &str)> {
         let end = rest.find('/').unwrap_or(rest.len());
         return Some((&rest[..end], &rest[end..]));
     }
+    if let Some((remote, path)) = text.strip_prefix(':').and_then(|rest| rest.split_once(':')) {
+        // rclone's remotes made up on the spot: `:ftp,host=…:path`.
+        return Some((remote, path));
+    }
     let (host, path) = text.split_once(':')?;
     let local =
         host.is_empty() || host.contains('/') || (host.len() == 1 && path.starts_with('\\'));
@@ -188,8 +192,20 @@ pub(crate) fn file_upload(act: &mut Act<'_, '_>, file: &Given) {
     let target = act.target(file);
     // Whoever lets it run has to give it, too.
     let read = Action::Reads(target.clone());
+    // `~/.ssh/$name`: which file is not known, which folder is.
+    let folder = match (&target.resolved, file.text.split_once('$')) {
+        (None, Some((known, _))) => known.rsplit_once('/').map(|(folder, _)| folder),
+        _ => None,
+    };
+    let folder = folder.filter(|folder| !folder.is_empty()).map(|folder| {
+        let given = Given::known(folder, file.span);
+        act.target(&given)
+    });
+    let in_private = folder.is_some_and(|folder| {
+        folder.place != Place::HomeItself && place::is_private(&folder, act.judge.context)
+    });
     match target.place {
-        _ if place::is_private(&target, act.judge.context) => {
+        _ if in_private || place::is_private(&target, act.judge.context) => {
             act.draft.effect(read, Risk::Safe, "", file.span);
             sends_secret(act, file);
         }

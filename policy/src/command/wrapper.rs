@@ -2,7 +2,8 @@
 
 use super::act::Act;
 use super::knowledge::{Kind, Language, Role};
-use super::{describe_base, describe_flags, run};
+use super::search::DELETING;
+use super::{describe_base, describe_flags, files, run};
 use crate::classify::arguments::sounds_secret;
 use crate::classify::flow::{Flow, Sources};
 use crate::classify::given::Given;
@@ -178,6 +179,21 @@ pub(crate) fn xargs(act: &mut Act<'_, '_>) -> Flow {
         return Flow::of(Sources::PROGRAM);
     }
     let span = act.call.span;
+    let name = words[0].text.rsplit('/').next().unwrap_or_default();
+    if DELETING.contains(&name)
+        && let Some(folder) = stdin
+            .partly
+            .as_deref()
+            .and_then(|paths| paths.lines().next())
+    {
+        // `find ~ | xargs rm`
+        files::empties(act, &Given::known(folder, span));
+    }
+    if stdin.from.has(Sources::ENDLESS) && many_at_once(act) {
+        let says = "Fork bomb";
+        act.draft
+            .effect(Action::SystemChange, Risk::Critical, says, span);
+    }
     let unknown = |from: Sources| Given {
         text: "$input".to_owned(),
         many: true,
@@ -227,6 +243,12 @@ pub(crate) fn xargs(act: &mut Act<'_, '_>) -> Flow {
     Flow::of(Sources::PROGRAM.with(stdin.from))
 }
 
+/// `-P 0`: as many at once as there are, or hundreds.
+fn many_at_once(act: &Act<'_, '_>) -> bool {
+    let value = act.reading.value("-P").map(|value| value.text.as_str());
+    value.is_some_and(|value| value == "0" || value.len() >= 3)
+}
+
 fn substitute(word: &Given, mark: &str, item: &str) -> Given {
     Given {
         text: word.text.replace(mark, item),
@@ -255,9 +277,11 @@ fn takes_program(words: &[Given], mark: Option<&str>) -> bool {
 fn input_is_program(act: &mut Act<'_, '_>, items: Option<&[String]>, words: &[Given]) {
     let span = words.first().map_or(act.call.span, |word| word.span);
     let says = "Runs each line of its input as a command";
-    let fetched = items.is_none() && act.call.stdin.from.has(Sources::NETWORK);
-    let (risk, says) = if fetched {
+    let from = act.call.stdin.from;
+    let (risk, says) = if items.is_none() && from.has(Sources::FOREIGN) {
         (Risk::Critical, "Pipes a download into a shell")
+    } else if items.is_none() && from.has(Sources::HIDDEN) {
+        (Risk::Critical, "Runs decoded text")
     } else {
         (Risk::Dangerous, says)
     };
@@ -303,8 +327,7 @@ pub(crate) fn parallel(act: &mut Act<'_, '_>) -> Flow {
             if text.exact {
                 act.shell_text(&text);
             } else {
-                act.judge
-                    .opaque("Runs each line of its input as a command", act.call.span);
+                run::input(act, Language::Shell);
             }
         }
         return Flow::of(Sources::PROGRAM);

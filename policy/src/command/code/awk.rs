@@ -78,7 +78,12 @@ fn run(
     };
     if texts.is_empty() {
         let says = "Runs what awk makes of its input";
-        draft.effect(Action::Opaque, Risk::Dangerous, says, source.span);
+        let foreign = call.stdin.from.has(Sources::FOREIGN.with(Sources::HIDDEN));
+        let risk = match foreign {
+            true => Risk::Critical,
+            false => Risk::Dangerous,
+        };
+        draft.effect(Action::Opaque, risk, says, source.span);
         judge.opaque(says, source.span);
     }
     for text in texts.iter().filter(|text| !text.starts_with("/inet")) {

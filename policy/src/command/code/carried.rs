@@ -123,7 +123,7 @@ fn may_be_grave(text: &str) -> bool {
 }
 
 /// The texts of a source, each with what stands before it.
-fn texts(source: &str) -> impl Iterator<Item = (&str, String)> {
+pub(super) fn texts(source: &str) -> impl Iterator<Item = (&str, String)> {
     let mut rest = source;
     std::iter::from_fn(move || {
         let at = rest.find(['"', '\'', '`'])?;

@@ -1,8 +1,10 @@
 //! What calls of other languages do to files.
 
+use super::carried::texts;
 use super::homes::continued;
 use super::literals::{Words, literals};
 use super::{Language, Look, Means};
+use crate::classify::flow::Flow;
 use crate::classify::given::Given;
 use crate::classify::harm::{self, Touch};
 use crate::effect::{Action, Place};
@@ -93,7 +95,19 @@ impl Look<'_, '_> {
             });
         if let Some(pattern) = pattern.filter(|pattern| pattern.contains('*')) {
             self.path(Touch::Delete, &pattern);
+        } else if self.reads_input() {
+            let says = "Deletes whatever its input names";
+            self.effect(Action::Discards, Risk::Dangerous, says);
         }
+    }
+
+    /// Whether somebody writes its input, and the source reads it.
+    fn reads_input(&self) -> bool {
+        let piped = self.call.stdin.text.is_none() && *self.call.stdin != Flow::default();
+        let text = self.source.text.as_str();
+        let mut entries = self.patterns(Means::Input);
+        let bare = matches!(self.language, Language::Perl) && text.trim_end().ends_with("unlink");
+        piped && (bare || entries.any(|entry| text.contains(entry)))
     }
 
     fn maybe(&mut self, touch: Touch, path: Option<&str>) {
@@ -119,7 +133,25 @@ impl Look<'_, '_> {
         if touch == Touch::Read && target.place != Place::Secret {
             return;
         }
+        let later = matches!(target.place, Place::Startup | Place::Protected);
+        let resolved = target.resolved.clone();
         harm::touch(self.draft, touch, &given, target);
+        if touch == Touch::Write
+            && later
+            && let Some(path) = resolved
+        {
+            self.writes_later(&path);
+        }
+    }
+
+    /// Which of its texts a source writes into a file that runs later is not known: any of them.
+    fn writes_later(&mut self, path: &str) {
+        let texts: Vec<String> = texts(&self.source.text).map(|(_, text)| text).collect();
+        let flow = Flow {
+            partly: Some(texts.join("\n")),
+            ..Flow::default()
+        };
+        self.judge.runs_later(path, &flow, self.call);
     }
 }
 

@@ -159,7 +159,7 @@ impl Look<'_, '_> {
         }
     }
 
-    fn patterns(&self, means: Means) -> impl Iterator<Item = &'static str> {
+    pub(super) fn patterns(&self, means: Means) -> impl Iterator<Item = &'static str> {
         let language = self.language;
         CODE.iter()
             .filter(move |code| code.means == means && speaks(language, code))

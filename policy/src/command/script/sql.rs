@@ -14,11 +14,17 @@ use crate::risk::Risk;
 /// Words of statements that run texts.
 const RUNS_TEXT: &[&str] = &[
     "exec",
+    "execute",
+    "sp_executesql",
     "prepare",
     "eval",
+    "evalsha",
     "dblink",
-    "query",
-    "schedule",
+    "dblink_exec",
+    "query(",
+    "query_to_xml",
+    "openquery",
+    "schedule(",
     "function",
     "procedure",
     "do ''",
@@ -96,6 +102,16 @@ fn destroys(text: &str, escapes: bool) -> bool {
         .filter(|code| code.means == Means::Drop && code.languages.contains(&Language::Sql))
         .any(|code| code.text.iter().any(|text| stands(&spaced, text.get())));
     named || spaced.split(';').any(is_unbounded)
+}
+
+/// Whether a word stands in a text as a word of its own: `executed_at` runs nothing.
+fn is_called(text: &str, word: &str) -> bool {
+    let in_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.match_indices(word).any(|(at, _)| {
+        let begins = !text[..at].ends_with(in_name);
+        let ends = !word.ends_with(in_name) || !text[at + word.len()..].starts_with(in_name);
+        begins && ends
+    })
 }
 
 /// Whether words stand in a text, and not within a longer name.
@@ -177,7 +193,7 @@ fn without_texts(source: &str, escapes: bool) -> Cow<'_, str> {
         rest = &rest[end..];
     }
     out.push_str(rest);
-    if RUNS_TEXT.iter().any(|word| out.contains(word)) {
+    if RUNS_TEXT.iter().any(|word| is_called(&out, word)) {
         return Cow::Borrowed(source);
     }
     Cow::Owned(out)

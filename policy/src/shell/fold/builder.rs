@@ -5,6 +5,8 @@ use super::{Completeness, Count, Environment, Field, MAX_ALTERNATIVES, MAX_VALUE
 
 /// A piece that is no text costs as much as this many bytes.
 const COST_OF_PIECE: usize = 32;
+/// And so does each word that a value falls into, beside its text.
+const COST_OF_WORD: usize = 32;
 
 /// Whether known values fall into words.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,6 +25,10 @@ pub(super) struct State {
 }
 
 impl State {
+    fn is_begun(&self) -> bool {
+        self.present || !self.current.pieces.is_empty()
+    }
+
     pub(super) fn finish(&mut self) {
         let field = std::mem::take(&mut self.current);
         if self.present || !field.pieces.is_empty() {
@@ -146,9 +152,14 @@ impl<'e> Builder<'e> {
         }
         alternatives.extend(otherwise.into_iter().flatten());
         let size: usize = alternatives.iter().map(|pieces| length(pieces)).sum();
+        let words = match self.splits(quoting) {
+            true => alternatives.iter().map(|pieces| blanks(pieces)).sum(),
+            false => 0,
+        };
+        let cost = size + words * COST_OF_WORD;
         if self.states.len() * alternatives.len() > MAX_ALTERNATIVES * 2
             || size > MAX_VALUE
-            || !self.environment.spend(size * self.states.len())
+            || !self.environment.spend(cost * self.states.len())
         {
             return self.unknown(Piece::Unknown, quoting);
         }
@@ -184,24 +195,25 @@ impl<'e> Builder<'e> {
         let Some(separators) = self.separators.clone() else {
             return self.unknown(Piece::Unknown, Quoting::Unquoted);
         };
-        if text
-            .iter()
-            .any(|b| separators.contains(b) && !b" \t\n".contains(b))
-        {
-            // Other separators delimit empty fields; rarely worth following.
-            return self.unknown(Piece::Unknown, Quoting::Unquoted);
-        }
         for state in &mut self.states {
             let ends = |byte: &u8| separators.contains(byte) || b"*?[".contains(byte);
             let mut rest = text;
+            // Blanks around another separator belong to it: together they end one field.
+            let mut blank = false;
             while let Some(&byte) = rest.first() {
                 let length = rest.iter().take_while(|byte| !ends(byte)).count();
+                let was_blank = std::mem::replace(&mut blank, false);
                 if length > 0 {
                     state.current.push(Piece::Text(rest[..length].to_vec()));
-                } else if separators.contains(&byte) {
+                } else if !separators.contains(&byte) {
+                    state.current.push(Piece::Glob(byte));
+                } else if b" \t\n".contains(&byte) {
+                    blank = was_blank || state.is_begun();
                     state.finish();
                 } else {
-                    state.current.push(Piece::Glob(byte));
+                    // Others delimit empty fields, too.
+                    state.present |= !was_blank;
+                    state.finish();
                 }
                 rest = &rest[length.max(1)..];
             }
@@ -245,6 +257,21 @@ fn is_bare(parts: &[Part]) -> bool {
 /// `"$@"` alone may be no argument at all.
 fn is_all_arguments(parts: &[Part]) -> bool {
     matches!(parts, [Part { kind: PartKind::Parameter(p), .. }] if p.name == b"@" || p.subscript.is_some())
+}
+
+/// How many words a value falls into, about.
+fn blanks(pieces: &[Piece]) -> usize {
+    let texts = pieces.iter().filter_map(|piece| match piece {
+        Piece::Text(text) => Some(text),
+        _ => None,
+    });
+    texts
+        .map(|text| {
+            text.iter()
+                .filter(|byte| !byte.is_ascii_alphanumeric())
+                .count()
+        })
+        .sum()
 }
 
 /// What following a value costs: its text, and more for what is no text.
