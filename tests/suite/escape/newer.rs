@@ -1,6 +1,6 @@
 //! Calls that newer kernels have, and old ones with a side that few think of.
 
-use sjail_tests::{Identity, Scene, Test, Verdict};
+use sjail_tests::{Identity, Scene, Test, Verdict, ensure};
 
 use super::attempt::{Control, Plan, attempt, is_held, plain};
 use super::peers::Victim;
@@ -43,20 +43,24 @@ pub fn tests() -> Vec<Test> {
             })
         })
         .collect();
-    for (name, limit, word) in [
+    for (name, limit, resource, word) in [
         (
             "b18_real_time_by_the_callers_limit",
             "ulimit -r 10",
+            "RLIMIT_RTPRIO",
             "real-time",
         ),
         (
             "b18_priority_by_the_callers_limit",
             "ulimit -e 40",
+            "RLIMIT_NICE",
             "priority",
         ),
     ] {
         // Who may raise these limits is root, or whom it has let.
-        let test = Test::new(name, move |scene| callers_limit(scene, limit, word));
+        let test = Test::new(name, move |scene| {
+            callers_limit(scene, limit, resource, word)
+        });
         tests.push(test.only(Identity::Root));
     }
     tests.extend([
@@ -91,7 +95,7 @@ pub fn tests() -> Vec<Test> {
 }
 
 /// A caller who may do more than others with the processor does not pass that on.
-fn callers_limit(scene: &Scene, limit: &str, word: &str) -> Verdict {
+fn callers_limit(scene: &Scene, limit: &str, resource: &str, word: &str) -> Verdict {
     scene.needs(&["bash", "setpriv"])?;
     let attacker = scene.attacker()?;
     let run = |before: &str| {
@@ -99,11 +103,31 @@ fn callers_limit(scene: &Scene, limit: &str, word: &str) -> Verdict {
         scene.host("bash").args(["-c", &line]).output()
     };
     if scene.host("bash").args(["-c", limit]).output()?.code() != Some(0) {
-        return scene.skip("not even root may raise this limit here");
+        return is_taken_away(scene, resource);
     }
     let sjail = scene.program("sjail");
     is_held(&run(&format!("{} run --no-broker --", sjail.display()))?)?;
     // Without the capability that root has, by the limit alone.
     run("setpriv --bounding-set=-all --inh-caps=-all --")?.stdout_has("OUT")?;
     Ok(())
+}
+
+/// Where not even root may raise a limit, as in many a container, no attempt shows whether
+/// the jail takes it away; its calls do.
+fn is_taken_away(scene: &Scene, resource: &str) -> Verdict {
+    scene.needs(&["strace"])?;
+    if scene.host("strace").args(["true"]).output()?.code() != Some(0) {
+        return scene.skip("not even root may raise this limit here, or watch calls");
+    }
+    let sjail = scene.program("sjail").display().to_string();
+    let watch = ["-f", "-o", "calls", "-e", "trace=prlimit64,setrlimit"];
+    let run = [&sjail, "run", "--no-broker", "--", "true"];
+    let traced = scene.host("strace").args(watch).args(run).output()?;
+    traced.exits(0)?;
+    let calls = scene.read("calls")?;
+    let sets = |line: &str| line.contains(&format!("{resource}, {{rlim_cur=0, rlim_max=0}}"));
+    let is_set = calls
+        .lines()
+        .any(|line| sets(line) && line.ends_with("= 0"));
+    ensure(is_set, || format!("{resource} is not taken away:\n{calls}"))
 }

@@ -194,8 +194,15 @@ fn on_copy(scene: &Scene) -> Verdict<Output> {
 fn b30_keys_that_lead_through_links(scene: &Scene) -> Verdict {
     scene.needs(&["git"])?;
     fresh(scene)?;
+    // A link of the host's own, outside, which leads back.
+    let back = scene.outside().join("back");
+    std::os::unix::fs::symlink(scene.workspace(), &back)?;
     let script = "#!/bin/sh\nln -s /tmp away\n/usr/bin/git init -q --bare node_modules/bad.git\nln -s node_modules/bad.git near\n/usr/bin/git config core.worktree ../away\n/usr/bin/git config remote.a.url ./near\n/usr/bin/git config remote.b.url /proc/self/cwd/node_modules/bad.git\n/usr/bin/git config remote.c.url ./near/../node_modules/bad.git\n/usr/bin/git config remote.d.url https://example.org/d\n";
-    scene.script("bin/git", script)?;
+    let behind = format!(
+        "/usr/bin/git config remote.e.url {}/node_modules/bad.git\n",
+        back.display()
+    );
+    scene.script("bin/git", &format!("{script}{behind}"))?;
     let output = on_copy(scene)?;
     output.exits(0)?;
     let config = scene.read(".git/config")?;
@@ -438,6 +445,12 @@ fn b23_links_that_git_writes_through(scene: &Scene) -> Verdict {
         (
             "logs/HEAD",
             "mkdir -p .git/logs",
+            "git commit -q --allow-empty -m evil",
+        ),
+        (
+            // In a folder without folders, which is not read again if it is as it was.
+            "logs/$(git symbolic-ref HEAD)",
+            ":",
             "git commit -q --allow-empty -m evil",
         ),
         ("FETCH_HEAD", ":", "git fetch -q ."),

@@ -11,6 +11,7 @@ pub fn suite() -> Vec<Test> {
         names_are_held_at_every_path_that_leads_to_them,
         a_writable_part_of_a_closed_workspace_is_protected,
         nothing_in_quarantine_is_deleted,
+        a_jail_that_fills_quarantine_is_ended,
     ]
 }
 
@@ -142,4 +143,14 @@ fn nothing_in_quarantine_is_deleted(scene: &Scene) -> Verdict {
         fs::remove_file(here.join(".mcp.json"))?;
     }
     ensure(by_hand == 1, || "the host's own file is gone")
+}
+
+/// Nothing is deleted, so a disk could be filled: whoever makes that much goes no further.
+fn a_jail_that_fills_quarantine_is_ended(scene: &Scene) -> Verdict {
+    let line = "mkdir t; cd t; seq 5000 | xargs touch; cd ..; mv t .claude; sleep 1000";
+    let run = scene.run(["--timeout", "1m", "-c", line]).output()?;
+    run.stderr_has("the jail was ended")?;
+    let kept = scene.sjail(["quarantine", "list"]).output()?;
+    kept.stdout_has(".claude")?;
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! The terminal of the person who called: typing into it, finding it by name.
 
 use sjail_tests::attack::files::CANARY;
-use sjail_tests::{Scene, Stop, Test, Verdict};
+use sjail_tests::{Scene, Stop, Test, Verdict, ensure};
 
 pub fn tests() -> Vec<Test> {
     let mut tests = Vec::new();
@@ -19,6 +19,10 @@ pub fn tests() -> Vec<Test> {
     tests.push(Test::new(
         "b12_callers_terminal_behind_redirections",
         terminal_of_the_session,
+    ));
+    tests.push(Test::new(
+        "b12_settings_of_the_callers_terminal",
+        settings_of_the_terminal,
     ));
     tests.push(Test::new(
         "b12_callers_terminal_by_its_name",
@@ -74,6 +78,29 @@ fn terminal_of_the_session(scene: &Scene) -> Verdict {
         true => Ok(()),
         false => Err(Stop::failed(format!("the check is hollow: {screen:?}"))),
     }
+}
+
+/// Only standard input is the caller's terminal, and what a command sets there stays when it
+/// has ended: without an echo, a person types blindly.
+fn settings_of_the_terminal(scene: &Scene) -> Verdict {
+    scene.needs(&["stty"])?;
+    let sjail = scene.program("sjail");
+    let after = |jail: &str, tried: &str| -> Verdict<String> {
+        let set = format!("{jail} sh -c 'stty -echo && echo >{tried}' >/dev/null 2>&1; stty -a");
+        let mut terminal = scene.host("sh").args(["-c", &set]).terminal()?;
+        terminal.finish()?;
+        scene.read(tried)?;
+        Ok(terminal.screen())
+    };
+    let screen = after(&format!("{} run --no-broker --", sjail.display()), "held")?;
+    ensure(
+        screen.contains(" echo ") && !screen.contains("-echo "),
+        || format!("the jail has set it: {screen:?}"),
+    )?;
+    let screen = after("", "control")?;
+    ensure(screen.contains("-echo "), || {
+        format!("the check is hollow: {screen:?}")
+    })
 }
 
 /// The caller's terminal is a file below `/dev/pts`; the jail has another one.
