@@ -407,6 +407,7 @@ pub(crate) enum Handler {
     Env,
     Eval,
     Exec,
+    Fetch,
     Find,
     Git,
     HandsOut,

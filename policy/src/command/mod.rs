@@ -138,6 +138,7 @@ fn handle(act: &mut Act<'_, '_>) -> Flow {
         Handler::Env => wrapper::env(act),
         Handler::Eval => builtin::eval(act),
         Handler::Exec => builtin::exec(act),
+        Handler::Fetch => network::fetch(act),
         Handler::Find => search::find(act),
         Handler::Git => git::git(act),
         Handler::Elsewhere => elsewhere::elsewhere(act),

@@ -239,21 +239,53 @@ fn saved(act: &mut Act<'_, '_>, addresses: &[Given], fetched: Sources) -> Flow {
         return Flow::of(fetched);
     }
     for address in addresses {
-        let path = address.text.split(['?', '#']).next().unwrap_or_default();
-        let name = path.rsplit('/').next().unwrap_or_default();
-        let folder = act.reading.value("-P").map(|folder| folder.text.clone());
-        let name = match folder {
-            Some(folder) => format!("{folder}/{name}"),
-            None => name.to_owned(),
-        };
-        let file = Given {
-            text: name,
-            ..address.clone()
-        };
+        let mut file = last_part(address);
+        if let Some(folder) = act.reading.value("-P") {
+            file.text = format!("{}/{}", folder.text, file.text);
+        }
         act.wrote(&file, Flow::of(fetched));
         act.touch(Touch::Write, &file);
     }
     Flow::literal("")
+}
+
+/// The name under which an address is kept when none is given.
+fn last_part(address: &Given) -> Given {
+    let path = address.text.split(['?', '#']).next().unwrap_or_default();
+    Given {
+        text: path.rsplit('/').next().unwrap_or_default().to_owned(),
+        ..address.clone()
+    }
+}
+
+/// `tftp -g -r NAME HOST`, `ftpget HOST FILE`, `lwp-download URL [FILE]`: files by other
+/// protocols, or other programs, than `curl`'s.
+pub(crate) fn fetch(act: &mut Act<'_, '_>) -> Flow {
+    let flow = describe(act);
+    let given: Vec<Given> = act.positionals().cloned().collect();
+    let second = given.get(1).cloned();
+    let files = match act.draft.program.name.as_str() {
+        "tftp" | "atftp" => {
+            let local = act.reading.value("-l").or(act.reading.value("-r"));
+            let mut files: Vec<Given> = local.cloned().into_iter().collect();
+            // `tftp HOST -c put FILE`, as at its prompt.
+            files.extend(given.iter().skip(2).cloned());
+            if act.reading.has("-p") || second.is_some_and(|verb| verb.text == "put") {
+                for file in files.drain(..) {
+                    url::file_upload(act, &file);
+                }
+            }
+            files
+        }
+        "ftpget" => second.into_iter().collect(),
+        "lwp-download" if second.is_some() => second.into_iter().collect(),
+        _ => given.iter().map(last_part).collect(),
+    };
+    for file in files {
+        act.wrote(&file, Flow::of(Sources::NETWORK));
+        act.touch(Touch::Write, &file);
+    }
+    flow
 }
 
 /// `nc`, `telnet`, `openssl s_client`: a raw connection.
