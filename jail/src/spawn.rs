@@ -1,15 +1,16 @@
 //! Starting a jail: a vanguard makes its namespaces and clones its first process into them;
 //! what the supervisor keeps of it.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal};
 use nix::sys::stat::{FileStat, Mode, fstat, stat};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::{Pid, getegid, geteuid, getpid};
 
-use crate::channel::{self, Outside, ToJail};
+use crate::channel::{self, FromJail, Outside, ToJail};
 use crate::child::{self, Child};
 use crate::degraded::family::{self, Member};
 use crate::error::Error;
@@ -150,26 +151,32 @@ pub fn spawn(
         }
     };
     drop(inside);
-    let jail = Jail {
+    // Gone by now: nothing is waited for.
+    drop(vanguard);
+    let spaces = match layout.bare {
+        None => match Spaces::of(pid, layout.network) {
+            Ok(spaces) => Some(spaces),
+            Err(error) => return Err(last_words(&pidfd, &outside).unwrap_or(error)),
+        },
+        Some(_) => None,
+    };
+    Ok(Jail {
         pid,
         pidfd,
         channel: outside,
-        spaces: match layout.bare {
-            None => Some(Spaces {
-                user: handle(pid, "ns/user")?,
-                mount: handle(pid, "ns/mnt")?,
-                mountinfo: handle(pid, "mountinfo")?,
-            }),
-            Some(_) => None,
-        },
+        spaces,
         spared,
-    };
-    // Gone by now: nothing is waited for.
-    drop(vanguard);
-    if let Some(spaces) = &jail.spaces {
-        all_differ(pid, spaces, layout.network)?;
+    })
+}
+
+/// What a first process said that failed before we could look at it.
+fn last_words(pidfd: &OwnedFd, channel: &Outside) -> Option<Error> {
+    let _ = sys::pidfd::send_signal(pidfd.as_fd(), libc::SIGKILL);
+    let _ = waitid(Id::PIDFd(pidfd.as_fd()), WaitPidFlag::WEXITED);
+    match channel.receive() {
+        Ok(Some((FromJail::Failed(failure), _))) => Some(Error::SetUp(failure)),
+        _ => None,
     }
-    Ok(jail)
 }
 
 /// Makes the namespaces of a jail and lets them go again.
@@ -189,6 +196,19 @@ fn not_made(failure: Failure) -> Error {
 fn default_child_signal() -> Result<(), Error> {
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
     sys::process::set_action(Signal::SIGCHLD, &default).map_err(Error::Signals)
+}
+
+impl Spaces {
+    /// Those of a first process, if all of them are others than ours.
+    fn of(pid: Pid, network: NetworkSpace) -> Result<Spaces, Error> {
+        let spaces = Spaces {
+            user: handle(pid, "ns/user")?,
+            mount: handle(pid, "ns/mnt")?,
+            mountinfo: handle(pid, "mountinfo")?,
+        };
+        all_differ(pid, &spaces, network)?;
+        Ok(spaces)
+    }
 }
 
 fn handle(pid: Pid, name: &'static str) -> Result<OwnedFd, Error> {

@@ -799,7 +799,7 @@ const HOSTILE: &[(&str, &str)] = &[
     ),
     (
         "closed folders",
-        "mkdir -p .claude sub/deep && chmod 0 .claude sub .git/hooks",
+        "mkdir -p .vscode sub/deep && chmod 0 .vscode sub .git/hooks",
     ),
     (
         "a deep tree",

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use serde_json::{Value, json};
-use sjail_tests::{Scene, Test, Verdict, tests};
+use sjail_tests::{Identity, Scene, Test, Verdict, tests};
 
 use crate::desk::Desk;
 
@@ -178,6 +178,17 @@ fn a_project_s_security_config_holds_as_it_lies_there(scene: &Scene) -> Verdict 
         .output()?
         .exits(125)?
         .stderr_has("did you mean `allowlist`?")?;
+    // What cannot be read does not hold less. (Root reads everything.)
+    let folder = scene.workspace().join(".claude");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o000))?;
+    if scene.identity() == Identity::User {
+        scene
+            .run(["--", "true"])
+            .output()?
+            .exits(125)?
+            .stderr_has("security-config.json cannot be read")?;
+    }
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755))?;
     // A project has nothing of its reader's read for it.
     scene.outside_file("other/security-config.json", &text)?;
     fs::remove_dir_all(scene.workspace().join(".claude"))?;
