@@ -6,6 +6,7 @@ mod in_force;
 
 use std::cell::LazyCell;
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
@@ -14,8 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
-use nix::sys::stat::Mode;
+use nix::fcntl::{AtFlags, OFlag, open, openat};
+use nix::sys::stat::{Mode, fstatat};
 use sjail_policy::bytes::ByteString;
 use sjail_policy::config::{
     self, GroupMembers, Holder, HolderKind, MAX_FILE, PolicyFile, Sources, Trust, WORKSPACE_FILES,
@@ -349,19 +350,32 @@ fn pin(path: &Path) -> PathBuf {
 }
 
 /// Opens a file of a workspace, through no link: one would have us read, and quote, what its
-/// maker cannot.
+/// maker cannot. Step by step, for systemd keeps `openat2` from the service.
 fn beneath(workspace: &OwnedFd, name: &str) -> io::Result<File> {
-    let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-    let how = OpenHow::new()
-        .flags(flags)
-        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_BENEATH);
-    match openat2(workspace, name, how) {
+    let linked = || io::Error::other("it is a link, or lies in a folder that is one");
+    let path = Path::new(name);
+    let mut folder = workspace.try_clone()?;
+    for part in path.parent().into_iter().flatten() {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        folder = match openat(&folder, part, flags, Mode::empty()) {
+            Ok(folder) => folder,
+            Err(Errno::ENOTDIR) if is_link(&folder, part) => return Err(linked()),
+            Err(errno) => return Err(errno.into()),
+        };
+    }
+    let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+    let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let last = path.file_name().unwrap_or_default();
+    match openat(&folder, last, flags, Mode::empty()) {
         Ok(file) => Ok(file.into()),
-        Err(Errno::ELOOP) => Err(io::Error::other(
-            "it is a link, or lies in a folder that is one",
-        )),
+        Err(Errno::ELOOP) => Err(linked()),
         Err(errno) => Err(errno.into()),
     }
+}
+
+fn is_link(folder: &OwnedFd, name: &OsStr) -> bool {
+    let stat = fstatat(folder, name, AtFlags::AT_SYMLINK_NOFOLLOW);
+    stat.is_ok_and(|stat| stat.st_mode & nix::libc::S_IFMT == nix::libc::S_IFLNK)
 }
 
 /// A regular file's content, `None` where there is none.

@@ -27,6 +27,11 @@ pub fn all(ground: &Path, workspace: &Path) -> (Vec<Contender>, Vec<(&'static st
             true,
         ),
         (
+            "sjail, decided and recorded",
+            words(&[&own("sjail"), "run", "--quiet", "--"]),
+            false,
+        ),
+        (
             "unshare",
             words(&[
                 "unshare",

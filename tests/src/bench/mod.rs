@@ -109,6 +109,10 @@ fn measure_all(ground: &Path, rounds: usize) -> io::Result<()> {
     let (contenders, absent) = contender::all(ground, &workspace);
     let startup = measure::interleaved(&contenders, &["/bin/true"], rounds)?;
     let steady = workload::all(&contenders, &workspace, rounds / 4)?;
+    // It was started on first use.
+    let _ = Command::new(ground.join("bin/sjail-broker"))
+        .arg("stop")
+        .status();
     let memory = fs::read_to_string(ground.join("out/memory"))?;
     let text = report::text(&startup, &absent, &steady, &memory, rounds);
     fs::write(ground.join("out/report.md"), text)?;
