@@ -587,3 +587,25 @@ fn where_commands_are_looked_for() {
     let answer = judged("npx github:somebody/thing");
     assert_eq!(answer.reasons, ["Installs from an unusual source"]);
 }
+
+#[test]
+fn every_place_is_in_the_line() {
+    // What a text defines is called where the text is not.
+    let lines = [
+        "a=0123456789abcdef; eval \"f() { echo $a$a$a$a$a$a$a$a; rm -rf build; }\"; f",
+        "eval \"$(printf 'f() { echo %s; }' 0123456789012345678901234567890123456789)\"; f; f",
+        "((x > 5 && ff() { echo ork; }; f > /et;c;",
+    ];
+    for line in lines {
+        let answer = classify(line.as_bytes(), &Context::default());
+        for command in &answer.commands {
+            let places = command.effects.iter().map(|effect| effect.span);
+            for span in places.chain([command.span]) {
+                assert!(
+                    span.start <= span.end && span.end <= line.len(),
+                    "{line}: {span:?}"
+                );
+            }
+        }
+    }
+}

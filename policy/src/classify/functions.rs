@@ -22,6 +22,7 @@ impl Judge<'_> {
         }
         let function = Function {
             body: Rc::new(body.clone()),
+            frame: self.frame,
             called: false,
             certain: knowledge::program(&name).is_none(),
         };
@@ -29,7 +30,7 @@ impl Judge<'_> {
         if let Some(old) = state.functions.insert(name.clone(), function)
             && !old.called
         {
-            self.call_function(&name, &old.body, state, call);
+            self.call_function(&name, &old, state, call);
         }
     }
 
@@ -82,22 +83,22 @@ impl Judge<'_> {
         }
         let function = state.functions.get_mut(&name)?;
         function.called = true;
-        let (body, certain) = (Rc::clone(&function.body), function.certain);
+        let function = function.clone();
         if !call.redirects.is_empty() || !call.assignments.is_empty() {
             // `f > file`: what surrounds the call is the caller's.
             let mut alone = call.clone();
             alone.args.clear();
             self.invoke(state, &alone);
         }
-        let flow = self.call_function(&name, &body, state, call);
+        let flow = self.call_function(&name, &function, state, call);
         // Defined in a branch, or unset since: the program of that name counts, too.
-        certain.then_some(flow)
+        function.certain.then_some(flow)
     }
 
     fn call_function(
         &mut self,
         name: &str,
-        body: &Rc<Command>,
+        function: &Function,
         state: &mut State,
         call: &Call,
     ) -> Flow {
@@ -123,7 +124,11 @@ impl Judge<'_> {
         inner.args.clear();
         inner.assignments.clear();
         inner.redirects.clear();
-        let flow = self.untied(|judge| judge.command(body, state, &inner));
+        // Where its words stand is where it was defined.
+        let frame = self.frame;
+        self.frame = frame.or(function.frame);
+        let flow = self.untied(|judge| judge.command(&function.body, state, &inner));
+        self.frame = frame;
         state.positional = outer;
         // Everything but the arguments stays set.
         let mut changes = state.variables.undo(mark);
@@ -135,20 +140,20 @@ impl Judge<'_> {
 
     /// Functions nobody called: a trap, a prompt or a later line may.
     pub(crate) fn uncalled_functions(&mut self, state: &mut State, call: &Call) {
-        let mut waiting: Vec<(String, Rc<Command>)> = state
+        let mut waiting: Vec<(String, Function)> = state
             .functions
             .iter_mut()
             .filter(|(_, function)| !function.called)
             .map(|(name, function)| {
                 function.called = true;
-                (name.clone(), Rc::clone(&function.body))
+                (name.clone(), function.clone())
             })
             .collect();
         waiting.sort_by(|one, other| one.0.cmp(&other.0));
-        for (name, body) in waiting {
+        for (name, function) in waiting {
             let mut call = call.clone();
             call.args.clear();
-            self.call_function(&name, &body, state, &call);
+            self.call_function(&name, &function, state, &call);
         }
     }
 }

@@ -55,7 +55,7 @@ pub(crate) struct Judge<'c> {
     /// Whether a compound command is cut off at the end of its source.
     pub unfinished: bool,
     /// Inside text that is an argument: where that argument stands.
-    frame: Option<Span>,
+    pub(super) frame: Option<Span>,
     texts: usize,
     /// How many judgements deep that do not enter the answer.
     asides: usize,

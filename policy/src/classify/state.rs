@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use super::flow::{Flow, Sources};
 use super::given::Given;
+use crate::effect::Span;
 use crate::shell::Command;
 use crate::shell::fold::{Environment, Value};
 
@@ -53,6 +54,8 @@ pub(crate) struct State {
 pub(crate) struct Function {
     /// What it does.
     pub body: Rc<Command>,
+    /// Where the text that defines it stands, if that is not the line itself.
+    pub frame: Option<Span>,
     /// Whether it was judged at a call.
     pub called: bool,
     /// Whether a call surely means it: not unset, not defined where it may not have been, and
