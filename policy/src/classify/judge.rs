@@ -473,8 +473,11 @@ impl<'c> Judge<'c> {
         self.asides += 1;
         run(self);
         self.asides -= 1;
-        // They cost time, but are not what the line says.
-        self.count = count + (self.count - count).div_ceil(4);
+        // They cost time, but are not what the line says. Asides of asides count in full: each
+        // may be as many again.
+        if self.asides == 0 {
+            self.count = count + (self.count - count).div_ceil(4);
+        }
         let risk = self.risk_since(commands);
         self.commands.truncate(commands);
         self.opaque.truncate(opaque);
