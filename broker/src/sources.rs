@@ -390,7 +390,11 @@ fn content(path: &Path, opened: io::Result<File>) -> Result<Option<Vec<u8>>> {
         {
             return Ok(None);
         }
-        Err(source) => return Err(Error::file("read", path)(source)),
+        Err(source) => {
+            let advice = "nothing runs without it: make it readable, or remove it";
+            let source = io::Error::new(source.kind(), format!("{source}; {advice}"));
+            return Err(Error::file("read", path)(source));
+        }
     };
     let metadata = file.metadata().map_err(Error::file("read", path))?;
     if !metadata.is_file() {
