@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use nix::fcntl::OFlag;
 use sha2::{Digest, Sha256};
 use sjail_policy::bytes::ByteString;
 use sjail_policy::plan::Variable;
@@ -131,7 +132,7 @@ impl Binder {
             source,
         };
         let real = fs::canonicalize(path).map_err(failed)?;
-        let mut file = File::open(&real).map_err(failed)?;
+        let mut file = open_file(&real).map_err(failed)?;
         let stamp = Stamp::of(&file.metadata().map_err(failed)?);
         let remembered = self.known().get(&stamp).copied();
         let hash = match remembered {
@@ -176,18 +177,33 @@ fn bind_place(path: &Path) -> Result<BoundFile> {
     })
 }
 
-fn hash_file(file: &mut File) -> io::Result<Hash> {
-    if file.metadata()?.len() > LARGEST {
-        let why = "it is larger than 512 MiB, too large for an approval to be tied to it";
-        return Err(io::Error::other(why));
+/// Opens what is to be hashed. Whoever asks may put a pipe in its place meanwhile: that is
+/// not waited for.
+fn open_file(path: &Path) -> io::Result<File> {
+    let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+    let mut options = File::options();
+    let file = options.read(true).custom_flags(flags.bits()).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is no ordinary file")),
     }
+}
+
+/// The hash of a file that may be growing while it is read.
+fn hash_file(file: &mut File) -> io::Result<Hash> {
     let mut digest = Sha256::new();
     let mut buffer = vec![0; 1 << 16];
+    let mut left = LARGEST;
     loop {
         let length = file.read(&mut buffer)?;
         if length == 0 {
             return Ok(Hash(digest.finalize().into()));
         }
+        left = left.checked_sub(length as u64).ok_or_else(|| {
+            io::Error::other(
+                "it is larger than 512 MiB, too large for an approval to be tied to it",
+            )
+        })?;
         digest.update(&buffer[..length]);
     }
 }
@@ -394,6 +410,24 @@ mod tests {
         assert_ne!(kin(1, &before), kin(2, &after));
         assert_eq!(differences(&before, &after).len(), 1);
         drop(other);
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused_and_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = fs::canonicalize(folder.path()).unwrap();
+        nix::unistd::mkfifo(&path.join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let binder = Binder::new([7; 32]);
+        for name in ["pipe", "."] {
+            let refused = binder.bind_file(&path.join(name)).unwrap_err();
+            assert!(
+                refused.to_string().contains("no ordinary file"),
+                "{refused}"
+            );
+        }
+        let large = File::create(path.join("large")).unwrap();
+        large.set_len(LARGEST + 1).unwrap();
+        assert!(binder.bind_file(&path.join("large")).is_err());
     }
 
     #[test]

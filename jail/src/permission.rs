@@ -4,9 +4,13 @@
 mod gate;
 mod inquiry;
 
+use std::fs::{File, Metadata};
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+
 use sjail_policy::plan::Plan;
 use sjail_policy::redact::Redactor;
-use sjail_policy::wire::request::{Answer, Apply, Binding, Outcome as Told, Place, Run};
+use sjail_policy::wire::request::{Answer, Apply, Binding, BoundFile, Outcome as Told, Place, Run};
 
 use crate::client::{self, Trouble};
 use crate::error::Error;
@@ -14,6 +18,7 @@ use crate::limits::scope::Scope;
 use crate::net::ask::Asker;
 use crate::report::say;
 use crate::run::Files;
+use crate::trust;
 pub use gate::Gate;
 pub use inquiry::{Answered, Inquiry, Wish, submit};
 
@@ -136,25 +141,31 @@ fn out_of_turn() -> Error {
 
 /// Compares what an approval is tied to with what is there now.
 fn unchanged(binding: &Binding) -> Result<(), Error> {
-    use std::os::unix::fs::MetadataExt;
-    for file in std::iter::once(&binding.cwd).chain(&binding.files) {
-        let path = file.path.as_path();
-        let same = std::fs::metadata(path).is_ok_and(|meta| {
-            (meta.dev(), meta.ino()) == (file.dev, file.ino)
-                && match &file.sha256 {
-                    Some(hash) => std::fs::read(path).is_ok_and(|text| sha256(&text) == *hash),
-                    None => true,
-                }
-        });
-        if !same {
-            return Err(Error::Drifted {
-                path: path.to_owned(),
-            });
-        }
+    let mut bound = std::iter::once(&binding.cwd).chain(&binding.files);
+    match bound.find(|file| !is_there_still(file)) {
+        None => Ok(()),
+        Some(other) => Err(Error::Drifted {
+            path: other.path.as_path().to_owned(),
+        }),
     }
-    Ok(())
 }
 
-fn sha256(bytes: &[u8]) -> String {
-    crate::trust::sha256(bytes)
+/// Whether this very file, with this content, is there. A pipe that took its place is not
+/// waited for.
+fn is_there_still(bound: &BoundFile) -> bool {
+    let path = bound.path.as_path();
+    let is_it = |meta: &Metadata| (meta.dev(), meta.ino()) == (bound.dev, bound.ino);
+    let Some(hash) = &bound.sha256 else {
+        return std::fs::metadata(path).is_ok_and(|meta| is_it(&meta));
+    };
+    let mut options = File::options();
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let Ok(mut file) = options.read(true).custom_flags(flags).open(path) else {
+        return false;
+    };
+    let mut text = Vec::new();
+    file.metadata()
+        .is_ok_and(|meta| meta.is_file() && is_it(&meta))
+        && file.read_to_end(&mut text).is_ok()
+        && trust::sha256(&text) == *hash
 }

@@ -37,6 +37,8 @@ pub struct Inventory {
     pub time: Option<Moment>,
     /// What something protected leads to and is not there yet.
     pub awaited: Vec<PathBuf>,
+    /// A protected name could appear in folders that are not watched.
+    pub is_unwatched: bool,
     /// Folders that cannot be looked into.
     pub shut: Vec<PathBuf>,
     /// Folders that could not, and were opened.

@@ -23,6 +23,7 @@ mod copied;
 pub mod copy;
 mod error;
 pub mod finding;
+mod gitlinks;
 pub mod hold;
 pub mod holders;
 pub mod inventory;
@@ -259,7 +260,8 @@ impl Protection {
             _ => false,
         };
         // What is awaited could have appeared between two folders' being watched.
-        if self.stirred || !quiet || !self.made.is_empty() || !self.start.awaited.is_empty() {
+        let unseen = self.start.is_unwatched || !self.start.awaited.is_empty();
+        if self.stirred || !quiet || !self.made.is_empty() || unseen {
             self.look(None);
         }
         self.sweep();

@@ -117,6 +117,8 @@ pub fn suite() -> Vec<Test> {
         })
         .collect();
     all.extend(tests![
+        b31_repositories_that_the_index_names,
+        b30_submodules_of_any_name,
         b30_keys_that_lead_through_links,
         b30_awaited_hooks_behind_a_link,
         b30_a_pipe_where_the_index_is,
@@ -189,6 +191,124 @@ fn on_copy(scene: &Scene) -> Verdict<Output> {
         .run(["--", "git", "config", "a.b", "c"])
         .env("PATH", path)
         .output()
+}
+
+/// `git status` at the top goes into every repository that the index names, however deep it
+/// lies: payloads, each the command of a run of its own.
+const NAMED: &[&[&str]] = &[
+    &[r#"repository a/b/c/d/e/.git
+         name a/b/c/d/e"#],
+    // The name is there before the repository is.
+    &[
+        "mkdir -p a/b/c; name a/b/c/d/e",
+        "repository a/b/c/d/e/.git",
+    ],
+    &[
+        "mkdir -p a/b/c/d/e; name a/b/c/d/e",
+        "repository a/b/c/d/e/.git",
+    ],
+    &[r#"repository node_modules/bad
+         mkdir -p a/b/c/d
+         echo 'gitdir: ../../../../node_modules/bad' >a/b/c/d/.git
+         name a/b/c/d"#],
+    // One names the next.
+    &[r#"harmless a/b/c/d/.git
+         repository a/b/c/d/e/f/g/.git
+         name a/b/c/d
+         cd a/b/c/d; name e/f/g"#],
+    &[r#"repository a/b/c/d/e/.git
+         name a/b/c/d/e
+         /usr/bin/git update-index --split-index"#],
+    &[r#"repository a/b/c/d/e/.git
+         name a/b/c/d/e
+         /usr/bin/git update-index --index-version 4"#],
+];
+
+fn b31_repositories_that_the_index_names(scene: &Scene) -> Verdict {
+    scene.needs(&["git"])?;
+    const NAME: &str = "name() { /usr/bin/git update-index --add --info-only --cacheinfo 160000,1234567890123456789012345678901234567890,$1; }\n";
+    for payloads in NAMED {
+        for jailed in [false, true] {
+            fresh(scene)?;
+            let mut said = Vec::new();
+            for payload in *payloads {
+                let text = format!("{BEGIN}{NAME}here=$PWD\n{payload}\n");
+                let script = scene.script("plant", &text)?;
+                let output = match jailed {
+                    true => scene.run(["--", "./plant"]).output()?,
+                    false => scene.host(&script).output()?,
+                };
+                output.exits(0)?;
+                said.push(output.to_string());
+            }
+            scene.host("git").args(["status"]).output()?;
+            let marker = scene.workspace().join("pwned");
+            let run = marker.exists();
+            ensure(run != jailed, || {
+                format!("jailed: {jailed}, and the program was run: {run}: {payloads:?} {said:?}")
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// A submodule's own folder lies where its name says: behind what only looks like one, and as
+/// deep as it likes.
+fn b30_submodules_of_any_name(scene: &Scene) -> Verdict {
+    scene.needs(&["git"])?;
+    for (name, before) in [
+        ("x", "true"),
+        (
+            "a/b",
+            "mkdir -p .git/modules/a; echo x >.git/modules/a/HEAD",
+        ),
+        ("a/b/c/d/e/f", "true"),
+        (
+            "a/refs/heads/x",
+            "mkdir -p .git/modules/a; echo x >.git/modules/a/HEAD",
+        ),
+        (
+            "a/objects/x",
+            "mkdir -p .git/modules/a; echo x >.git/modules/a/HEAD",
+        ),
+    ] {
+        let text = format!(
+            r#"#!/bin/sh
+set -e
+{before}
+git init -q /tmp/own.$$
+top=$PWD
+cd /tmp/own.$$
+git -c user.name=x -c user.email=x@x commit -q --allow-empty -m x
+made=$(git rev-parse HEAD)
+mkdir -p .git/hooks
+printf '#!/bin/sh\ntouch %s/pwned\n' "$top" >.git/hooks/post-checkout
+chmod +x .git/hooks/post-checkout
+cd "$top"
+mkdir -p .git/modules/{name}
+cp -r /tmp/own.$$/.git/. .git/modules/{name}
+rm -rf /tmp/own.$$
+printf '[submodule "{name}"]\n\tpath = lib\n\turl = https://example.invalid/lib\n' >.gitmodules
+git update-index --add .gitmodules --cacheinfo 160000,$made,lib
+"#
+        );
+        for jailed in [false, true] {
+            fresh(scene)?;
+            let script = scene.script("plant", &text)?;
+            let output = match jailed {
+                true => scene.run(["--", "./plant"]).output()?,
+                false => scene.host(&script).output()?,
+            };
+            output.exits(0)?;
+            let update = ["submodule", "update", "--init"];
+            scene.host("git").args(update).output()?;
+            let run = scene.workspace().join("pwned").exists();
+            ensure(run != jailed, || {
+                format!("jailed: {jailed}, and the hook was run: {run}: {name}: {output}")
+            })?;
+        }
+    }
+    Ok(())
 }
 
 fn b30_keys_that_lead_through_links(scene: &Scene) -> Verdict {

@@ -9,6 +9,7 @@ use nix::sys::stat::lstat;
 
 use super::listing::Listing;
 use super::look::Look;
+use crate::protect::gitlinks;
 use crate::protect::inventory::{GitDir, Role, Watched};
 use crate::protect::names::starting_with;
 use crate::protect::repository::{self, Pointer};
@@ -79,12 +80,15 @@ impl Look<'_> {
                 (b"config" | b"config.worktree", Kind::File) => {
                     self.configured(&at, &repository::top_of(path));
                 }
-                (b"modules", Kind::Folder) => self.modules(&at, 0),
+                (b"modules", Kind::Folder) => self.modules(&at),
                 (b"worktrees", Kind::Folder) => self.worktrees(&at),
                 _ => {}
             }
         }
         let is_shared = listing.has(b"commondir");
+        if listing.has(b"index") {
+            self.gitlinks(path, &repository::top_of(path));
+        }
         self.watch(Watched {
             path: path.to_owned(),
             fd: listing.fd,
@@ -98,6 +102,12 @@ impl Look<'_> {
         }
     }
 
+    /// The repositories that an index names, below the top of its working tree.
+    fn gitlinks(&mut self, git_dir: &Path, top: &Path) {
+        let links = gitlinks::of(git_dir).into_iter();
+        self.linked.extend(links.map(|link| top.join(link)));
+    }
+
     /// Files in the workspace that git's configuration makes it obey: the folder of
     /// hooks and included configuration. `top` is where hooks run.
     fn configured(&mut self, config: &Path, top: &Path) {
@@ -106,27 +116,41 @@ impl Look<'_> {
         }
     }
 
-    /// Submodules' own folders; a submodule's name may have slashes in it.
-    fn modules(&mut self, path: &Path, depth: u8) {
-        let Some(listing) = self.list(path) else {
-            return;
-        };
+    /// Submodules' own folders. A submodule's name may have slashes in it, so that its folder
+    /// can be anywhere below, in another's, too: only objects are passed over.
+    fn modules(&mut self, path: &Path) {
         self.way_to(path);
-        for (name, kind) in listing.names() {
-            let at = path.join(OsStr::from_bytes(name));
-            if kind != Kind::Folder {
+        let mut folders = vec![(path.to_owned(), Within::Modules)];
+        while let Some((folder, within)) = folders.pop() {
+            if within == Within::Submodule && self.leaves.is_leaf(&folder) {
                 continue;
             }
-            if lstat(&at.join("HEAD")).is_ok() {
-                self.git_dir(&at);
-            } else if depth < 4 {
-                self.modules(&at, depth + 1);
+            let Some(listing) = self.list(&folder) else {
+                continue;
+            };
+            for (name, kind) in listing.names() {
+                let at = folder.join(OsStr::from_bytes(name));
+                if kind != Kind::Folder || is_of_objects(&folder, name) {
+                    continue;
+                }
+                let has_head = lstat(&at.join("HEAD")).is_ok();
+                if has_head {
+                    self.git_dir(&at);
+                }
+                folders.push(match has_head {
+                    true => (at, Within::Submodule),
+                    false => (at, within),
+                });
+            }
+            match within {
+                Within::Modules => self.watch(Watched {
+                    path: folder,
+                    fd: listing.fd,
+                }),
+                // Too many to be watched.
+                Within::Submodule => self.inventory.is_unwatched = true,
             }
         }
-        self.watch(Watched {
-            path: path.to_owned(),
-            fd: listing.fd,
-        });
     }
 
     /// What git keeps of further working trees. Those elsewhere are none of the jail's
@@ -157,6 +181,9 @@ impl Look<'_> {
                             self.name(&file, kind, name.split().1, role(entry));
                         }
                     }
+                    if inside.has(b"index") {
+                        self.gitlinks(&at, &tree);
+                    }
                     self.watch(Watched {
                         path: at,
                         fd: inside.fd,
@@ -170,6 +197,22 @@ impl Look<'_> {
             fd: listing.fd,
         });
     }
+}
+
+/// Where a folder lies that a submodule's own could be in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Within {
+    /// In `modules`, or in the first parts of names there.
+    Modules,
+    /// In a submodule's.
+    Submodule,
+}
+
+/// Whether git keeps objects in a folder of this name: two digits of their hashes.
+fn is_of_objects(folder: &Path, name: &[u8]) -> bool {
+    folder.file_name() == Some(OsStr::new("objects"))
+        && name.len() == 2
+        && name.iter().all(u8::is_ascii_hexdigit)
 }
 
 /// What a name in a folder of git, or in what is kept of a working tree, is for.

@@ -28,11 +28,13 @@ pub(super) struct Look<'a> {
     pub(super) except: Vec<PathBuf>,
     pub(super) on_shut: OnShut,
     buffer: Vec<u8>,
-    leaves: Leaves,
+    pub(super) leaves: Leaves,
     /// Where each sighting stands in the list: a hostile workspace has many.
     index: HashMap<PathBuf, usize>,
     placed: HashSet<PathBuf>,
     pub(super) git_dirs: HashSet<PathBuf>,
+    /// Folders that an index calls repositories, still to be looked at.
+    pub(super) linked: Vec<PathBuf>,
 }
 
 /// What becomes of a folder that cannot be looked into.
@@ -57,6 +59,7 @@ impl<'a> Look<'a> {
             index: HashMap::new(),
             placed: HashSet::new(),
             git_dirs: HashSet::new(),
+            linked: Vec::new(),
         }
     }
 
@@ -111,6 +114,23 @@ impl<'a> Look<'a> {
         }
         for (entry, kind) in listing.names() {
             self.child(path, entry, kind, depth);
+        }
+    }
+
+    /// The folders that git goes into from above, however deep they lie.
+    pub(super) fn follow_gitlinks(&mut self) {
+        while let Some(folder) = self.linked.pop() {
+            if self.placed.contains(&folder) || !folder.starts_with(&self.search.workspace) {
+                continue;
+            }
+            match lstat(&folder.join(".git")) {
+                Err(Errno::ENOENT) => {
+                    // Nothing for git to obey yet.
+                    self.inventory.awaited.push(folder.join(".git"));
+                    self.watch_above(&folder);
+                }
+                _ => self.top(&folder, self.search.depth),
+            }
         }
     }
 
@@ -236,10 +256,15 @@ impl<'a> Look<'a> {
             return;
         }
         self.inventory.awaited.push(path.to_owned());
-        let above = path.ancestors().skip(1).find(|above| lstat(*above).is_ok());
-        if let Some(above) = above
-            && !self.placed.contains(above)
-            && let Some(place) = self.search.place(above)
+        self.watch_above(path.parent().unwrap_or(path));
+    }
+
+    /// Watches a folder, or the first one above it that is there.
+    fn watch_above(&mut self, folder: &Path) {
+        let there = folder.ancestors().find(|above| lstat(*above).is_ok());
+        if let Some(there) = there
+            && !self.placed.contains(there)
+            && let Some(place) = self.search.place(there)
         {
             self.watch(place);
         }

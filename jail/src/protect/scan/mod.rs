@@ -1,5 +1,6 @@
 //! Finding protected names: in the workspace's top, in the folders from there to the
-//! working folder, and in the repositories that lie up to a stated depth below.
+//! working folder, and in the repositories that lie up to a stated depth below, or that
+//! git's index names.
 //!
 //! The tree is not walked: only folders are read, breadth first, to that depth and up
 //! to [`MAX_FOLDERS`]; those that hold built or downloaded things are skipped.
@@ -72,6 +73,7 @@ impl Search {
             look.search(&folder, depth);
         }
         look.way_to_cwd();
+        look.follow_gitlinks();
         look.watch_parents();
         look
     }
@@ -88,6 +90,7 @@ impl Search {
         for git_dir in git_dirs {
             look.git_dir(git_dir);
         }
+        look.follow_gitlinks();
         look.inventory
     }
 
@@ -117,6 +120,7 @@ impl Search {
         if let Some(listing) = look.list(folder) {
             look.repository(folder, &listing);
         }
+        look.follow_gitlinks();
         look.inventory.repositories_only()
     }
 
@@ -141,6 +145,7 @@ impl Search {
             }
             look.search(&folder, depth);
         }
+        look.follow_gitlinks();
         look.inventory
     }
 }
