@@ -16,12 +16,27 @@ pub struct Names {
 
 /// One name: its parts, in lower case, with slashes between them; `*` stands for one part.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Name(Vec<u8>);
+pub struct Name {
+    parts: Vec<u8>,
+    /// So long is the first of them: names are compared by it again and again.
+    first: usize,
+}
 
 impl Name {
+    fn of(parts: &[u8]) -> Name {
+        Name {
+            first: first_part(parts).0.len(),
+            parts: parts.to_vec(),
+        }
+    }
+
     /// The first part, and what is left.
     pub fn split(&self) -> (&[u8], &[u8]) {
-        first_part(&self.0)
+        first_part(&self.parts)
+    }
+
+    fn first(&self) -> &[u8] {
+        self.parts.get(..self.first).unwrap_or_default()
     }
 }
 
@@ -52,7 +67,7 @@ impl Names {
                 }
                 name.extend(part.iter().map(u8::to_ascii_lowercase));
             }
-            let below = |top: &[u8]| name.strip_prefix(top).map(<[u8]>::to_vec).map(Name);
+            let below = |top: &[u8]| name.strip_prefix(top).map(Name::of);
             if name.is_empty() || name == b".git/modules" || name.starts_with(b".git/modules/") {
                 continue;
             } else if let Some(name) = below(b".git/worktrees/*/") {
@@ -60,13 +75,16 @@ impl Names {
             } else if let Some(name) = below(b".git/") {
                 names.git.push(name);
             } else {
-                names.plain.push(Name(name));
+                names.plain.push(Name::of(&name));
             }
         }
         // Of one first part, the shortest name covers the others.
-        let parts = |name: &Name| name.0.iter().filter(|byte| **byte == b'/').count();
+        let slashes = |name: &Name| name.parts.iter().filter(|byte| **byte == b'/').count();
         for list in [&mut names.plain, &mut names.git, &mut names.worktree] {
-            list.sort_by(|a, b| (a.split().0, parts(a)).cmp(&(b.split().0, parts(b))));
+            list.sort_by(|a, b| {
+                let firsts = a.first().cmp(b.first());
+                firsts.then_with(|| slashes(a).cmp(&slashes(b)))
+            });
         }
         names
     }
@@ -75,8 +93,7 @@ impl Names {
 /// The names in a sorted list whose first part fits this entry of a folder.
 pub fn starting_with<'a>(list: &'a [Name], entry: &[u8]) -> &'a [Name] {
     let against = |name: &Name| {
-        let (first, _) = name.split();
-        first
+        name.first()
             .iter()
             .copied()
             .cmp(entry.iter().map(u8::to_ascii_lowercase))
@@ -111,13 +128,10 @@ mod tests {
             .map(ByteString::from),
         );
         assert_eq!(names.git.len(), 2);
-        assert_eq!(names.worktree, [Name(b"commondir".to_vec())]);
+        assert_eq!(names.worktree, [Name::of(b"commondir")]);
         assert_eq!(starting_with(&names.plain, b".VSCode").len(), 1);
         assert_eq!(starting_with(&names.plain, b".claude").len(), 1);
-        assert_eq!(
-            starting_with(&names.plain, b".hg"),
-            [Name(b".hg/hgrc".to_vec())]
-        );
+        assert_eq!(starting_with(&names.plain, b".hg"), [Name::of(b".hg/hgrc")]);
         assert!(starting_with(&names.plain, b"src").is_empty());
     }
 }

@@ -490,6 +490,45 @@ fn an_untrusted_workspace_tightens_and_is_told_what_it_may_not() {
 }
 
 #[test]
+fn a_permission_comes_over_the_wire_as_it_was() {
+    use crate::wire::Reply;
+    use crate::wire::request::{Answer, Place, Run};
+    let plan = try_load(Setup::default()).unwrap().policy.plan(run());
+    let sent = [
+        Answer::Run(Box::new(Run {
+            id: "run_1".to_owned(),
+            command: "a \"b\"".to_owned(),
+            token: "t".to_owned(),
+            risk: crate::risk::Risk::Safe,
+            reasons: vec!["\u{202e}".to_owned()],
+            decision: "allow".to_owned(),
+            rule: "risk safe".to_owned(),
+            place: Place::Jail,
+            plan,
+            binding: None,
+            approval: None,
+            preview: None,
+            apply: None,
+            notices: Vec::new(),
+            recorded_output: Some(1),
+        })),
+        Answer::Recorded {
+            seq: Some(7),
+            alerts: Vec::new(),
+        },
+    ];
+    for answer in sent {
+        let message = serde_json::json!({ "continues": true, "parameters": answer });
+        let read = Answer::read(message.to_string().as_bytes()).unwrap();
+        assert_eq!(read.unwrap(), answer);
+    }
+    let error = br#"{"error":"x.y","parameters":{"state":"run"}}"#;
+    let refused: Reply = Answer::read(error).unwrap().unwrap_err();
+    assert_eq!(refused.error.as_deref(), Some("x.y"));
+    assert!(Answer::read(br#"{"parameters":{"state":"run"}}"#).is_err());
+}
+
+#[test]
 fn the_plan_has_what_the_policy_says() {
     let loaded = try_load(Setup {
         user: "[filesystem]\nread = [\"~/data/**\"]\nwrite = [\"./**\"]\nbinds = [\"/srv/x:/data:ro\"]\ndeny = [\"*.pem\", \"!test.pem\", \"~/data/secret\"]\nprotect = [\"Makefile\"]\n[environment]\npass = [\"CARGO_*\"]\nset = { CI = \"1\" }\n",

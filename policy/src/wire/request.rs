@@ -194,9 +194,19 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Reads one, or the error in its place.
+    /// Reads one, or the error in its place. By its tag alone a permission would be read into
+    /// a buffer first and out of it then: it is long, and what everybody waits for.
     pub fn read(message: &[u8]) -> Result<Result<Answer, Reply>, serde_json::Error> {
-        Reply::read(message)
+        #[derive(Deserialize)]
+        struct Stated {
+            state: String,
+        }
+        let permits = Reply::read::<Stated>(message)
+            .is_ok_and(|read| read.is_ok_and(|stated| stated.state == "run"));
+        match permits {
+            true => Reply::read(message).map(|read| read.map(Answer::Run)),
+            false => Reply::read(message),
+        }
     }
 }
 
