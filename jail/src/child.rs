@@ -83,7 +83,9 @@ impl Child<'_> {
         process::no_new_privileges().at(Step::NoNewPrivileges)?;
         process::undumpable().at(Step::Undumpable)?;
         if let Some(rules) = &layout.rules {
-            landlock::enforce(rules)?;
+            landlock::enforce_on_command(rules, None)?;
+            verify::rules_hold(&outside)?;
+            landlock::keep_to_own_tree(rules.abi)?;
         }
         layout.processors.keep().at(Step::Seccomp)?;
         match &layout.observation {

@@ -12,10 +12,12 @@ use landlock::{
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope, make_bitflags,
 };
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::sys::stat::fstat;
 
 use crate::layout::origin::Kind;
 use crate::step::{At, Failure, Step};
-use crate::sys::file::{NO_LINKS, openat2};
+use crate::sys::file::{self, NO_LINKS, openat2};
 use crate::sys::landlock::kernel_abi;
 
 /// For tests: pretend that the kernel's ABI is at most this number, 0 for none. Lowering
@@ -92,11 +94,16 @@ pub enum Unavailable {
 
 /// Enforces the rules on this process and all that descend from it.
 pub fn enforce(rules: &Rules) -> Result<(), Failure> {
-    enforce_with(rules, None)
+    let mut ruleset = create(rules)
+        .map_err(|_| Errno::last())
+        .at(Step::Landlock)?;
+    allow_places(&mut ruleset, rules)?;
+    restrict(ruleset)
 }
 
-/// The same, and a terminal that is open and has no name of the jail's own.
-pub fn enforce_with(rules: &Rules, terminal: Option<BorrowedFd<'_>>) -> Result<(), Failure> {
+/// The same for a command, with its standard streams and, where it has no name of the jail's
+/// own, its terminal.
+pub fn enforce_on_command(rules: &Rules, terminal: Option<BorrowedFd<'_>>) -> Result<(), Failure> {
     let refused = |_| Errno::last();
     let mut ruleset = create(rules).map_err(refused).at(Step::Landlock)?;
     if let Some(terminal) = terminal {
@@ -106,6 +113,13 @@ pub fn enforce_with(rules: &Rules, terminal: Option<BorrowedFd<'_>>) -> Result<(
             .map_err(refused)
             .at(Step::Landlock)?;
     }
+    allow_streams(&mut ruleset, rules.abi)?;
+    allow_places(&mut ruleset, rules)?;
+    restrict(ruleset)
+}
+
+fn allow_places(ruleset: &mut RulesetCreated, rules: &Rules) -> Result<(), Failure> {
+    let refused = |_| Errno::last();
     for (index, rule) in rules.rules.iter().enumerate() {
         let place = openat2(None, &rule.path, libc::O_PATH, 0, NO_LINKS)
             .at_item(Step::LandlockRule, index)?;
@@ -113,16 +127,63 @@ pub fn enforce_with(rules: &Rules, terminal: Option<BorrowedFd<'_>>) -> Result<(
         if rule.kind != Kind::Folder {
             access &= AccessFs::from_file(rules.abi);
         }
-        (&mut ruleset)
+        (&mut *ruleset)
             .add_rule(PathBeneath::new(place, access))
             .map_err(refused)
             .at_item(Step::LandlockRule, index)?;
     }
-    let status = ruleset
-        .restrict_self()
+    Ok(())
+}
+
+/// Keeps this process and all that descend from it to the jail's own tree of mounts, by a
+/// layer of its own. The other layer's rules hang on files of the host, which the next jail
+/// has, too: a folder that it hands over could be gone into, past all that it had mounted
+/// there, once that jail is gone. The root hangs on nothing but this jail.
+pub fn keep_to_own_tree(abi: ABI) -> Result<(), Failure> {
+    let refused = |_| Errno::last();
+    let all = AccessFs::from_all(abi);
+    let ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(all)
+        .and_then(Ruleset::create);
+    let mut ruleset = ruleset.map_err(refused).at(Step::Landlock)?;
+    ruleset = ruleset.no_new_privs(false);
+    let root = openat2(None, c"/", libc::O_PATH, 0, NO_LINKS).at(Step::Landlock)?;
+    (&mut ruleset)
+        .add_rule(PathBeneath::new(root, all))
         .map_err(refused)
         .at(Step::Landlock)?;
-    match status.ruleset {
+    allow_streams(&mut ruleset, abi)?;
+    restrict(ruleset)
+}
+
+/// Files and devices that the command was given as standard streams may be opened once more
+/// (`/dev/stdout`), for what they are open for. To whom a file was given to be added to, it
+/// is not given to be written anew.
+fn allow_streams(ruleset: &mut RulesetCreated, abi: ABI) -> Result<(), Failure> {
+    for stream in file::standard() {
+        let kind = fstat(stream).at(Step::Landlock)?.st_mode & libc::S_IFMT;
+        let flags = fcntl(stream, FcntlArg::F_GETFL).at(Step::Landlock)?;
+        let read = BitFlags::from(AccessFs::ReadFile);
+        let write = make_bitflags!(AccessFs::{WriteFile | Truncate}) & AccessFs::from_all(abi);
+        let access = match flags & libc::O_ACCMODE {
+            _ if kind != libc::S_IFREG && kind != libc::S_IFCHR => continue,
+            _ if flags & (libc::O_APPEND | libc::O_PATH) != 0 => continue,
+            libc::O_RDONLY => read,
+            libc::O_WRONLY => write,
+            _ => read | write,
+        };
+        ruleset
+            .add_rule(PathBeneath::new(stream, access))
+            .map_err(|_| Errno::last())
+            .at(Step::Landlock)?;
+    }
+    Ok(())
+}
+
+fn restrict(ruleset: RulesetCreated) -> Result<(), Failure> {
+    let restricted = ruleset.restrict_self().map_err(|_| Errno::last());
+    match restricted.at(Step::Landlock)?.ruleset {
         RulesetStatus::FullyEnforced => Ok(()),
         RulesetStatus::PartiallyEnforced | RulesetStatus::NotEnforced => {
             Err(Errno::ENOTSUP).at(Step::VerifyLandlock)

@@ -3,6 +3,7 @@
 //! What can be seen better from outside (that each namespace differs from the parent's)
 //! the supervisor checks before it says `Go`: see [`crate::spawn`].
 
+use std::ffi::CStr;
 use std::os::fd::AsFd;
 
 use nix::errno::Errno;
@@ -27,11 +28,6 @@ pub fn cgroup_namespace() -> nix::Result<FileId> {
 /// Looks at each layer; the first that is not as promised is the failure. `before` is the
 /// cgroup namespace of the supervisor.
 pub fn all(layout: &Layout, outside: &Outside, before: FileId) -> Result<(), Failure> {
-    let promised = |kept: nix::Result<bool>, step| match kept {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(Errno::EPERM).at(step),
-        Err(errno) => Err(errno).at(step),
-    };
     promised(capability::usable_are_empty(), Step::VerifyCapabilities)?;
     promised(capability::bounding_is_empty(), Step::VerifyCapabilities)?;
     promised(
@@ -68,18 +64,35 @@ pub fn all(layout: &Layout, outside: &Outside, before: FileId) -> Result<(), Fai
         Step::WorkingFolder,
     )?;
     match layout.rules {
-        Some(_) => promised(landlock_refuses(outside), Step::VerifyLandlock),
+        Some(_) => promised(is_refused(outside, ALLOWED), Step::VerifyLandlock),
         None => Ok(()),
     }
 }
 
-/// Whether Landlock holds where the mounts would not: a handle on the old root, kept for
-/// this question, must not be of any use.
-fn landlock_refuses(outside: &Outside) -> nix::Result<bool> {
+/// Whether Landlock's rules hold where the mounts would not; to be asked before the layer
+/// that keeps to the jail's own tree, which would answer in their place.
+pub fn rules_hold(outside: &Outside) -> Result<(), Failure> {
+    promised(is_refused(outside, c"."), Step::VerifyLandlock)
+}
+
+/// A folder that the rules allow, wherever it is come upon: only the tree that it is in can
+/// be why it is refused.
+const ALLOWED: &CStr = c"usr";
+
+/// Whether a handle on the old root, kept for this question, is of no use for this folder.
+fn is_refused(outside: &Outside, folder: &CStr) -> nix::Result<bool> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    match openat(outside.old_root.as_fd(), c".", flags, Mode::empty()) {
-        Err(Errno::EACCES) => Ok(true),
+    match openat(outside.old_root.as_fd(), folder, flags, Mode::empty()) {
+        Err(Errno::EACCES | Errno::ENOENT) => Ok(true),
         Err(errno) => Err(errno),
         Ok(_) => Ok(false),
+    }
+}
+
+fn promised(kept: nix::Result<bool>, step: Step) -> Result<(), Failure> {
+    match kept {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Errno::EPERM).at(step),
+        Err(errno) => Err(errno).at(step),
     }
 }

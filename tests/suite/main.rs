@@ -35,6 +35,7 @@ fn standing() -> Vec<(&'static str, Vec<Test>)> {
         ("work", work::suite()),
         ("escape", escape::suite()),
         ("protected", escape::protected::tests()),
+        ("neighbours", escape::neighbours::suite()),
         ("repositories", escape::repositories::suite()),
         ("second_names", escape::second_names::suite()),
         ("second_paths", escape::second_paths::suite()),

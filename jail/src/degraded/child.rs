@@ -48,7 +48,7 @@ pub fn build(child: &Child<'_>, bare: &Bare, stack: &mut Stack) -> Result<init::
         .ok_or(Errno::ENOTSUP)
         .at(Step::Landlock)?;
     let slave = pty.as_ref().map(|pty| pty.slave.as_fd());
-    landlock::enforce_with(rules, slave)?;
+    landlock::enforce_on_command(rules, slave)?;
     layout.processors.keep().at(Step::Seccomp)?;
     seccomp::load().at(Step::Seccomp)?;
     seccomp::add(&bare.filter).at(Step::Seccomp)?;

@@ -8,12 +8,11 @@
 //!     NAME            what it was
 //! ```
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -24,7 +23,7 @@ use sjail_policy::bytes::ByteString;
 use sjail_policy::show;
 
 use super::{reach, second_names};
-use crate::sys::file::{NO_LINKS, openat2};
+use crate::beneath::{self, Beneath, Kind};
 
 /// The quarantine of one sandbox.
 #[derive(Debug, Clone)]
@@ -256,9 +255,9 @@ pub fn restore(sandboxes: &Path, id: &str) -> Result<Item, Error> {
     }
     let name = path.file_name().unwrap_or(OsStr::new("unnamed"));
     // The folder it was in may be gone, or may be a link by now: then it stays here.
-    let from = parent_of(&folder.join(stored(name))).map_err(|e| failed(e.into()))?;
-    let into = parent_of(&path).map_err(|e| failed(e.into()))?;
-    let to = PathBuf::from(format!("/proc/self/fd/{}", into.as_raw_fd())).join(name);
+    let from = parent_of(&folder.join(stored(name))).map_err(failed)?;
+    let into = parent_of(&path).map_err(failed)?;
+    let to = PathBuf::from(format!("/proc/self/fd/{}", into.root().as_raw_fd())).join(name);
     // Another name of it may still lie in the workspace.
     second_names::part_all(&folder.join(stored(name))).map_err(failed)?;
     move_tree(&from, &stored(name), &to).map_err(failed)?;
@@ -292,8 +291,8 @@ fn aside(path: &Path, why: Error) -> Error {
     let to = path.with_file_name(&name);
     let moved = parent_of(path).and_then(|folder| {
         let from = path.file_name().unwrap_or_default();
-        let flags = RenameFlags::RENAME_NOREPLACE;
-        renameat2(&folder, from, &folder, name.as_os_str(), flags)
+        let (folder, flags) = (folder.root(), RenameFlags::RENAME_NOREPLACE);
+        Ok(renameat2(folder, from, folder, name.as_os_str(), flags)?)
     });
     match moved {
         Ok(()) => Error::Aside {
@@ -323,74 +322,52 @@ fn move_out(path: &Path, name: &OsStr, to: &Path) -> io::Result<()> {
 }
 
 /// The folder that holds a name, reached without any link.
-fn parent_of(path: &Path) -> Result<OwnedFd, Errno> {
-    let parent = path.parent().ok_or(Errno::EINVAL)?;
-    let parent = CString::new(parent.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
-    openat2(
-        None,
-        &parent,
-        libc::O_RDONLY | libc::O_DIRECTORY,
-        0,
-        NO_LINKS,
-    )
+fn parent_of(path: &Path) -> io::Result<Beneath> {
+    Beneath::open(path.parent().ok_or(Errno::EINVAL)?)
 }
 
 /// Moves a name from an open folder to a path that does not exist yet; by copying where
 /// the two are on different file systems.
-fn move_tree(from: &OwnedFd, name: &OsStr, to: &Path) -> io::Result<()> {
-    match renameat2(
-        from,
-        name,
-        nix::fcntl::AT_FDCWD,
-        to,
-        RenameFlags::RENAME_NOREPLACE,
-    ) {
+fn move_tree(from: &Beneath, name: &OsStr, to: &Path) -> io::Result<()> {
+    let flags = RenameFlags::RENAME_NOREPLACE;
+    match renameat2(from.root(), name, nix::fcntl::AT_FDCWD, to, flags) {
         Ok(()) => Ok(()),
         Err(Errno::EXDEV) => {
-            let folder = PathBuf::from(format!("/proc/self/fd/{}", from.as_fd().as_raw_fd()));
-            let source = folder.join(name);
-            copy_tree(&source, to)?;
-            if fs::symlink_metadata(&source)?.is_dir() {
-                fs::remove_dir_all(&source)
-            } else {
-                fs::remove_file(&source)
-            }
+            let name = Path::new(name);
+            copy_tree(from, name, to)?;
+            from.remove(name)
         }
         Err(errno) => Err(errno.into()),
     }
 }
 
-/// Copies files, folders and links; pipes, sockets and devices are left out.
-fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
-    let metadata = fs::symlink_metadata(from)?;
-    let kind = metadata.file_type();
-    if kind.is_symlink() {
-        std::os::unix::fs::symlink(fs::read_link(from)?, to)
-    } else if kind.is_dir() {
-        DirBuilder::new().mode(0o700).create(to)?;
-        for entry in fs::read_dir(from)? {
-            let entry = entry?;
-            copy_tree(&entry.path(), &to.join(entry.file_name()))?;
+/// Copies files, folders and links, going through no link: who made them may still be
+/// there to swap one for the other. Pipes, sockets and devices are left out.
+fn copy_tree(from: &Beneath, below: &Path, to: &Path) -> io::Result<()> {
+    let stat = from
+        .stat(below)?
+        .ok_or_else(|| io::Error::from(Errno::ENOENT))?;
+    match beneath::kind(&stat) {
+        Kind::Link => std::os::unix::fs::symlink(from.link(below)?, to),
+        Kind::Folder => {
+            DirBuilder::new().mode(0o700).create(to)?;
+            for name in from.names(below)? {
+                copy_tree(from, &below.join(&name), &to.join(&name))?;
+            }
+            fs::set_permissions(to, fs::Permissions::from_mode(stat.st_mode & 0o777))
         }
-        fs::set_permissions(to, metadata.permissions())
-    } else if kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device()
-    {
-        Ok(())
-    } else {
-        let mut source = File::options()
-            .read(true)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-            .open(from)?;
-        let mut target = File::options()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(to)?;
-        io::copy(&mut source, &mut target)?;
-        fs::set_permissions(
-            to,
-            fs::Permissions::from_mode(metadata.permissions().mode() & 0o777),
-        )
+        Kind::File => {
+            let mut source = from.file(below)?;
+            let mode = source.metadata()?.permissions().mode() & 0o777;
+            let mut target = File::options()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(to)?;
+            io::copy(&mut source, &mut target)?;
+            target.set_permissions(fs::Permissions::from_mode(mode))
+        }
+        Kind::Other | Kind::Whiteout => Ok(()),
     }
 }
 
@@ -406,6 +383,29 @@ fn letters() -> String {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
     use super::*;
+
+    /// A folder that was one when it was looked at may be a link when it is gone into.
+    #[test]
+    fn a_copy_goes_through_no_link() {
+        let base = tempfile::tempdir().unwrap();
+        let base = fs::canonicalize(base.path()).unwrap();
+        fs::create_dir_all(base.join("private/deep")).unwrap();
+        fs::write(base.join("private/key"), "secret").unwrap();
+        fs::create_dir_all(base.join("work/made/sub")).unwrap();
+        fs::write(base.join("work/made/file"), "own").unwrap();
+        std::os::unix::fs::symlink("../../private", base.join("work/made/way")).unwrap();
+        let work = Beneath::open(&base.join("work")).unwrap();
+        let copy = |below: &str, to: &str| copy_tree(&work, Path::new(below), &base.join(to));
+        copy("made", "copy").unwrap();
+        assert_eq!(fs::read_to_string(base.join("copy/file")).unwrap(), "own");
+        assert!(base.join("copy/sub").is_dir());
+        let way = fs::read_link(base.join("copy/way")).unwrap();
+        assert_eq!(way, Path::new("../../private"));
+        for below in ["made/way/key", "made/way/deep"] {
+            assert!(copy(below, "stolen").is_err(), "{below}");
+            assert!(!base.join("stolen").exists());
+        }
+    }
 
     #[test]
     fn taken_listed_and_put_back() {

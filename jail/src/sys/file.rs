@@ -172,6 +172,13 @@ pub fn reserve_standard() -> nix::Result<()> {
     Ok(())
 }
 
+/// The standard streams: what the numbers 0, 1 and 2 refer to.
+pub fn standard() -> [BorrowedFd<'static>; 3] {
+    // SAFETY: these numbers are open for the life of the process (see `reserve_standard`)
+    // and owned by nobody.
+    [0, 1, 2].map(|number| unsafe { BorrowedFd::borrow_raw(number) })
+}
+
 /// Marks every descriptor from `first` on close-on-exec.
 pub fn close_on_exec_from(first: u32) -> nix::Result<()> {
     // SAFETY: changes flags only.

@@ -11,6 +11,7 @@ mod hiding;
 mod ipc;
 mod kernel;
 mod lifetime;
+pub mod neighbours;
 mod newer;
 mod peers;
 mod project;
