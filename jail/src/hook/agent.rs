@@ -113,6 +113,12 @@ impl Agent {
                 "cwd": "/",
                 "args": { "command": command },
             }),
+            // Without a folder: there it would be where the line is to run.
+            Agent::Codex => serde_json::json!({
+                "hook_event_name": "PreToolUse",
+                "tool_name": "Bash",
+                "tool_input": { "command": command },
+            }),
             _ => serde_json::json!({
                 "hook_event_name": "PreToolUse",
                 "cwd": "/",

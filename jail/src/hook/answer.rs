@@ -39,6 +39,11 @@ fn claude(question: &Question, verdict: &Verdict) -> Value {
     let (decision, why, instead) = match verdict {
         Verdict::Nothing => return json!({}),
         Verdict::Go { instead } => ("allow", None, instead.as_ref()),
+        // Where nobody is there to ask, that would be a no: what is rewritten asks by itself.
+        Verdict::Ask {
+            instead: Some(instead),
+            ..
+        } if is_unattended() => ("allow", None, Some(instead)),
         Verdict::Ask { why, instead } => ("ask", Some(why), instead.as_ref()),
         Verdict::No { why } => ("deny", Some(why), None),
     };
@@ -52,6 +57,11 @@ fn claude(question: &Question, verdict: &Verdict) -> Value {
         output["updatedInput"] = updated(question, instead);
     }
     json!({ "hookSpecificOutput": output })
+}
+
+/// Whether Claude Code says that nobody sits before it, as under `claude -p`.
+fn is_unattended() -> bool {
+    std::env::var_os("CLAUDE_CODE_SESSION_ATTENDED").is_some_and(|word| word == "0")
 }
 
 /// As Claude Code's, without asking: it is not acted upon there. What is rewritten asks by

@@ -10,7 +10,9 @@ mod answer;
 mod json;
 mod question;
 mod record;
+mod scratch;
 mod settings;
+mod trusted;
 mod verdict;
 
 use std::ffi::OsString;

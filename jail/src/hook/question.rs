@@ -15,6 +15,10 @@ pub struct Question {
     pub event: String,
     /// Where the agent is; the hook's own folder if it does not say.
     pub cwd: Option<PathBuf>,
+    /// Where the tool would be at work, if the model can choose that.
+    pub at: Option<PathBuf>,
+    /// The file that the agent keeps of the session.
+    pub transcript: Option<PathBuf>,
     /// The session, as the agent calls it.
     pub session: Option<String>,
     /// With which tool, as the agent names it.
@@ -48,8 +52,9 @@ pub enum Act {
 }
 
 /// What has to be a text wherever it is said at all.
-const TEXTS: [&str; 7] = [
+const TEXTS: [&str; 8] = [
     "hook_event_name",
+    "transcript_path",
     "tool_name",
     "tool",
     "cwd",
@@ -95,24 +100,55 @@ pub fn read(agent: Agent, text: &[u8]) -> Result<Question, String> {
             value["tool_input"].clone(),
         ),
     };
-    let cwd = word(&["cwd"]).or_else(|| value["workspace_roots"][0].as_str().map(str::to_owned));
-    let cwd = match cwd {
-        Some(cwd) if cwd.is_empty() => None,
-        Some(cwd) if !cwd.starts_with('/') => {
-            return Err("`cwd` is not an absolute path".to_owned());
-        }
-        cwd => cwd.map(PathBuf::from),
+    let said = folder(word(&["cwd"]), "cwd")?;
+    let (cwd, at) = match agent {
+        // What it says is where the line would run, as the model wants it; the hook itself is
+        // started where the session is.
+        Agent::Codex => (None, said),
+        // Likewise, beside the folders that are open.
+        Agent::Cursor => match opened(&value["workspace_roots"], said.as_deref())? {
+            Some(root) => (Some(root), said),
+            None => (said, None),
+        },
+        _ => (said, None),
     };
+    let transcript = folder(word(&["transcript_path"]), "transcript_path")?;
     let (tool, act) = act(&name, &input)?;
     Ok(Question {
         event,
         cwd,
+        at,
+        transcript,
         session: word(&["session_id", "conversation_id", "sessionID"]),
         name,
         tool,
         act,
         input,
     })
+}
+
+/// A folder or a file by its whole path, if one is said.
+fn folder(word: Option<String>, name: &str) -> Result<Option<PathBuf>, String> {
+    match word {
+        None => Ok(None),
+        Some(word) if word.is_empty() => Ok(None),
+        Some(word) if word.starts_with('/') => Ok(Some(PathBuf::from(word))),
+        Some(_) => Err(format!("`{name}` is not an absolute path")),
+    }
+}
+
+/// Which of the folders that are open a tool is at work in; the first of them if it is in none.
+fn opened(roots: &Value, at: Option<&Path>) -> Result<Option<PathBuf>, String> {
+    const NAME: &str = "workspace_roots";
+    let mut all = Vec::new();
+    for root in roots.as_array().into_iter().flatten() {
+        let root = root.as_str().map(str::to_owned);
+        all.extend(folder(Some(required(root, NAME)?), NAME)?);
+    }
+    let mut around = all
+        .iter()
+        .filter(|root| at.is_some_and(|at| at.starts_with(root)));
+    Ok(around.next().or(all.first()).cloned())
 }
 
 fn required(word: Option<String>, name: &str) -> Result<String, String> {
@@ -157,13 +193,15 @@ fn act(name: &str, input: &Value) -> Result<(Option<&'static str>, Act), String>
     let one = |operation| Ok::<_, String>(Act::Files(vec![(operation, text(PATH)?)]));
     // Tools that look below a folder: the working folder if none is named.
     let below = || {
-        let folder = spelled(&["path", "dir_path"])?.unwrap_or_else(|| ".".to_owned());
+        let names = ["path", "dir_path", "file_path", "filePath"];
+        let folder = spelled(&names)?.filter(|folder| !folder.is_empty());
+        let folder = folder.unwrap_or_else(|| ".".to_owned());
         Ok::<_, String>(Act::Files(vec![(Operation::Read, folder)]))
     };
     Ok(match name {
         "Bash" | "Shell" | "bash" | "shell" | "run_shell_command" | "local_shell"
         | "shell_command" | "exec_command" | "Monitor" => {
-            let folder = ["workdir", "dir_path", "directory", "working_directory"];
+            let folder = ["workdir", "dir_path", "directory", "working_directory", "cwd"];
             let shell = Act::Shell {
                 line: text(&COMMAND)?,
                 timeout: input["timeout"].as_u64(),
@@ -181,7 +219,7 @@ fn act(name: &str, input: &Value) -> Result<(Option<&'static str>, Act), String>
             let patch = text(&["command", "patchText", "input", "patch"])?;
             (Some("edit"), Act::Files(patched(&patch)?))
         }
-        "Read" | "NotebookRead" | "read" | "read_file" => (Some("read"), one(Operation::Read)?),
+        "Read" | "NotebookRead" | "read" | "read_file" | "view_image" => (Some("read"), one(Operation::Read)?),
         "Write" | "write" | "write_file" => (Some("write"), one(Operation::Write)?),
         "Edit" | "MultiEdit" | "NotebookEdit" | "StrReplace" | "TabWrite" | "Delete" | "edit"
         | "multiedit" | "replace" => (Some("edit"), one(Operation::Edit)?),
@@ -211,23 +249,57 @@ fn act(name: &str, input: &Value) -> Result<(Option<&'static str>, Act), String>
         }
         "Grep"
         | "LS"
+        | "List"
         | "grep"
         | "list"
         | "list_directory"
         | "grep_search"
         | "search_file_content" => (Some("read"), below()?),
-        "WebFetch" | "web_fetch" | "webfetch" => (Some("web_fetch"), Act::Other),
+        "WebFetch" | "Fetch" | "web_fetch" | "webfetch" => (Some("web_fetch"), Act::Other),
         "WebSearch" | "web_search" | "google_web_search" | "websearch" => {
             (Some("web_search"), Act::Other)
         }
         // A tool of a server is that server's; any other that names a file looks into it: it is
         // shown, published, or asked of a language server.
         _ if name.starts_with("mcp__") => (None, Act::Other),
-        _ => match spelled(&["file_path", "filePath", "absolute_path"])? {
-            Some(_) => (None, one(Operation::Read)?),
-            None => (None, Act::Other),
+        _ => match named(input, &spelled)? {
+            files if files.is_empty() => (None, Act::Other),
+            files => (None, Act::Files(files)),
         },
     })
+}
+
+/// The files that a tool nobody knows names in the usual fields.
+fn named(
+    input: &Value,
+    spelled: &dyn Fn(&[&str]) -> Result<Option<String>, String>,
+) -> Result<Vec<(Operation, String)>, String> {
+    const READ: [&[&str]; 3] = [
+        &["file_path", "filePath", "absolute_path"],
+        &["local_path"],
+        &["scriptPath"],
+    ];
+    const LISTS: [&str; 3] = ["file_paths", "filePaths", "files"];
+    const WRITTEN: [&[&str]; 2] = [&["out_dir"], &["download_path"]];
+    let mut files = Vec::new();
+    for (operation, fields) in [
+        (Operation::Read, READ.as_slice()),
+        (Operation::Write, WRITTEN.as_slice()),
+    ] {
+        for names in fields {
+            let path = spelled(names)?.filter(|path| !path.is_empty());
+            files.extend(path.map(|path| (operation, path)));
+        }
+    }
+    for list in LISTS {
+        let paths = input[list].as_array().into_iter().flatten();
+        let paths = paths.filter_map(|path| path.as_str());
+        files.extend(paths.map(|path| (Operation::Read, path.to_owned())));
+    }
+    match files.iter().any(|(_, path)| path.contains('\0')) {
+        true => Err("a path has a NUL in it".to_owned()),
+        false => Ok(files),
+    }
 }
 
 /// Where a pattern for names begins to look: what stands before its first wildcard, and the

@@ -11,6 +11,7 @@ use sjail_policy::show::inert;
 
 use super::agent::{Agent, CANARY};
 use super::json::Json;
+use super::trusted;
 use crate::caller::Account;
 use crate::cmd::{Failure, print};
 use crate::error::Error;
@@ -22,7 +23,7 @@ const PLUGIN: &str = include_str!("opencode.js");
 const NOT_WELL: u8 = 1;
 /// Seconds that an agent may wait for the hook's answer. An agent that has waited long
 /// enough goes on without one: better that it waits.
-const PATIENCE: u64 = 60;
+pub const PATIENCE: u64 = 60;
 
 /// So many links are followed, as the kernel does.
 const LINKS: usize = 40;
@@ -41,10 +42,21 @@ pub fn install(agent: Agent, yes: bool) -> Result<u8, Failure> {
         }
     };
     let code = change(&file, old.as_deref(), Some(&new), yes)?;
-    if let Some(advice) = agent.advice().filter(|_| code == Exit::Success.code()) {
-        print(&format!("{advice}\n"));
+    if code == Exit::Success.code() {
+        for advice in advice(agent, &file) {
+            print(&format!("{advice}\n"));
+        }
     }
     Ok(code)
+}
+
+/// What its user has to do, or to know.
+fn advice(agent: Agent, file: &Path) -> Vec<&'static str> {
+    let sandbox = match agent {
+        Agent::Codex => trusted::sandbox(file),
+        _ => None,
+    };
+    agent.advice().into_iter().chain(sandbox).collect()
 }
 
 /// Takes it out.
@@ -90,24 +102,37 @@ pub fn status(agent: Option<Agent>) -> Result<u8, Failure> {
             Agent::Opencode => text.contains("execute.before"),
             _ => text.contains(&mark(agent)),
         };
+        let unused = match agent {
+            Agent::Codex if there => trusted::refusal(&file, &text),
+            _ => None,
+        };
         let word = match there {
             false => {
                 well &= !told;
-                "not installed"
+                "not installed".to_owned()
             }
             true if !refuses(agent, &text) => {
                 well = false;
-                "installed, but does not refuse what it must: install it again"
+                "installed, but does not refuse what it must: install it again".to_owned()
             }
             true if !answers(agent, &text) => {
                 well = false;
                 "installed, but cannot answer, so everything is refused: install it again"
+                    .to_owned()
             }
-            true => "installed, and refuses what it must",
+            true => match unused {
+                Some(why) => {
+                    well = false;
+                    format!("installed, {why}")
+                }
+                None => "installed, and refuses what it must".to_owned(),
+            },
         };
         print(&format!("{:<12} {word} ({})\n", agent.name(), shown(&file)));
-        if let Some(advice) = agent.advice().filter(|_| there) {
-            print(&format!("{:<12} {advice}\n", ""));
+        if there {
+            for advice in advice(agent, &file) {
+                print(&format!("{:<12} {advice}\n", ""));
+            }
         }
     }
     Ok(if well { Exit::Success.code() } else { NOT_WELL })
@@ -128,7 +153,13 @@ fn answers(agent: Agent, text: &str) -> bool {
 
 /// Runs what is written in the settings, as the agent would, with a shell line.
 fn asked(agent: Agent, text: &str, command: &str) -> Option<std::process::Output> {
+    let question = agent.canary(command).to_string();
     let line = match agent {
+        // As Cursor does: the question follows the command as a text of the shell's.
+        Agent::Cursor => format!(
+            "{} <<'CURSOR_HOOK_EOF'\n{question}\nCURSOR_HOOK_EOF",
+            written(agent, text)?
+        ),
         // One from before OpenCode 2 would not even be loaded there.
         Agent::Opencode if !text.contains("setup:") => return None,
         // The plugin's own words, asked as it asks.
@@ -150,7 +181,7 @@ fn asked(agent: Agent, text: &str, command: &str) -> Option<std::process::Output
         .spawn()
         .ok()?;
     if let Some(mut input) = child.stdin.take() {
-        let _ = input.write_all(agent.canary(command).to_string().as_bytes());
+        let _ = input.write_all(question.as_bytes());
     }
     child.wait_with_output().ok()
 }
@@ -188,6 +219,11 @@ fn with(agent: Agent, settings: &mut Json, file: &Path) -> Result<(), Error> {
         shell_words::quote(&own()?),
         mark(agent)
     );
+    // Cursor puts the question behind it, as a text of the shell's: for all of it, not its end.
+    let command = match agent {
+        Agent::Cursor => format!("{{ {command}; }}"),
+        _ => command,
+    };
     let odd = || Error::Settings {
         path: file.to_owned(),
         why: "`hooks` is not where or what it should be".to_owned(),
@@ -202,7 +238,9 @@ fn with(agent: Agent, settings: &mut Json, file: &Path) -> Result<(), Error> {
             .and_then(Json::items)
             .ok_or_else(odd)?;
         let entry = match (agent, matcher) {
-            (Agent::Cursor, _) => json!({ "command": command, "failClosed": true }),
+            (Agent::Cursor, _) => {
+                json!({ "command": command, "failClosed": true, "timeout": PATIENCE })
+            }
             (Agent::Gemini, matcher) => json!({
                 "matcher": matcher,
                 "hooks": [{

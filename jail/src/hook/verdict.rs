@@ -11,6 +11,7 @@ use sjail_policy::show::inert;
 use super::agent::Agent;
 use super::question::{Act, Question};
 use super::record;
+use super::scratch;
 use crate::caller::Account;
 use crate::cmd::check::path_decision;
 use crate::judge::{Judge, Typed};
@@ -46,12 +47,19 @@ pub enum Verdict {
 /// The policy's answer; an error is a sentence.
 pub fn of(agent: Agent, question: &Question, only: &[String]) -> Result<Verdict, String> {
     if let Some(cwd) = &question.cwd {
-        std::env::set_current_dir(cwd)
-            .map_err(|error| format!("the folder {} cannot be used: {error}", cwd.display()))?;
+        go(cwd)?;
     }
     let account = Account::own();
-    let judge =
-        Judge::here(&account, None, CommandLine::default()).map_err(|error| error.to_string())?;
+    let here = |named: Option<&Path>| {
+        Judge::here(&account, named, CommandLine::default()).map_err(|error| error.to_string())
+    };
+    let mut judge = here(None)?;
+    if let Some(at) = &question.at {
+        inside(&judge, at)?;
+        go(at)?;
+        let workspace = judge.project().map(Path::to_owned);
+        judge = here(workspace.as_deref())?;
+    }
     if let Some(tool) = question.tool
         && !judge.loaded.policy.tools().contains(&tool)
     {
@@ -72,7 +80,7 @@ pub fn of(agent: Agent, question: &Question, only: &[String]) -> Result<Verdict,
     match &question.act {
         Act::Other => Ok(Verdict::Nothing),
         Act::Files(files) => {
-            let verdict = of_files(agent, question, &judge, files)?;
+            let verdict = of_files(agent, question, &judge, &account, files)?;
             Ok(match (question.tool, verdict) {
                 // Whatever else a tool does that is not known is not ours to allow.
                 (None, Verdict::Go { .. }) => Verdict::Nothing,
@@ -82,7 +90,7 @@ pub fn of(agent: Agent, question: &Question, only: &[String]) -> Result<Verdict,
         Act::Shell { line, folder, .. } => {
             let judge = judge.with_kept(&account).with_only(only);
             if let Some(folder) = folder {
-                inside(&judge, folder)?;
+                inside(&judge, Path::new(folder))?;
             }
             if let Some(why) = approval_by_name(line) {
                 return Ok(Verdict::No { why });
@@ -120,20 +128,37 @@ pub fn of(agent: Agent, question: &Question, only: &[String]) -> Result<Verdict,
     }
 }
 
+/// Makes it the working folder.
+fn go(folder: &Path) -> Result<(), String> {
+    let shown = inert(folder.as_os_str().as_encoded_bytes());
+    std::env::set_current_dir(folder)
+        .map_err(|error| format!("the folder {shown} cannot be used: {error}"))
+}
+
 /// What the policy says to each of the files; the strictest counts for all, and whatever is
 /// refused is written down.
 fn of_files(
     agent: Agent,
     question: &Question,
     judge: &Judge,
+    account: &Account,
     files: &[(Operation, String)],
 ) -> Result<Verdict, String> {
     let mut worst = Verdict::Go { instead: None };
+    let mut is_all_scratch = !files.is_empty();
     for (operation, path) in files {
         let decision = path_decision(judge, &OsString::from(path), *operation)
             .map_err(|error| error.to_string())?;
         let rule = decision.rule.to_string();
         let why = format!("{} {path}: {rule}", operation.name());
+        // Only what nothing says anything about: what is denied stays so.
+        if decision.action == Action::Ask
+            && *operation == Operation::Read
+            && scratch::holds(agent, question, &account.home, path)
+        {
+            continue;
+        }
+        is_all_scratch = false;
         // Only Claude Code asks its user; to the others it is a no.
         let is_no = match decision.action {
             Action::Execute => false,
@@ -151,7 +176,10 @@ fn of_files(
             Action::Block => worst = Verdict::No { why },
         }
     }
-    Ok(worst)
+    Ok(match is_all_scratch {
+        true => Verdict::Nothing,
+        false => worst,
+    })
 }
 
 /// What a tool that is taken away was to do, as far as that is known.
@@ -204,18 +232,23 @@ fn approval_by_name(line: &str) -> Option<String> {
 
 /// A folder that a line is to run in lies in the workspace: the jail would otherwise be made
 /// around another one.
-fn inside(judge: &Judge, folder: &str) -> Result<(), String> {
+fn inside(judge: &Judge, folder: &Path) -> Result<(), String> {
     let real = |path: &Path| {
         let shown = inert(path.as_os_str().as_encoded_bytes());
         std::fs::canonicalize(path)
             .map_err(|error| format!("the folder {shown} cannot be used: {error}"))
     };
     let workspace = PathBuf::from(&judge.context.workspace);
-    match real(Path::new(folder))?.starts_with(real(&workspace)?) {
+    let folder_led = real(folder)?;
+    // There is no project everywhere; the session's own folder is none of the model's choosing.
+    if folder_led.as_os_str().as_encoded_bytes() == judge.context.cwd.as_bytes() {
+        return Ok(());
+    }
+    match folder_led.starts_with(real(&workspace)?) {
         true => Ok(()),
         false => Err(format!(
             "the folder {} is outside the workspace",
-            inert(folder.as_bytes())
+            inert(folder.as_os_str().as_encoded_bytes())
         )),
     }
 }
@@ -342,6 +375,8 @@ mod tests {
         let question = |session: Option<&str>| Question {
             event: String::new(),
             cwd: None,
+            at: None,
+            transcript: None,
             session: session.map(str::to_owned),
             name: "Bash".to_owned(),
             tool: Some("exec"),
