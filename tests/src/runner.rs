@@ -33,8 +33,12 @@ const ONE: &str = "--one";
 /// Multiplies every test's time limit, for machines that are emulated.
 const PATIENCE: &str = "SJAIL_TEST_PATIENCE";
 
-/// Where tests look for the protocol's own clients.
-const KEPT: [&str; 2] = ["SJAIL_TEST_MCP_PYTHON", "SJAIL_TEST_MCP_NODE"];
+/// Where tests look for the protocol's own clients, and for agents.
+const KEPT: [&str; 3] = [
+    "SJAIL_TEST_MCP_PYTHON",
+    "SJAIL_TEST_MCP_NODE",
+    "SJAIL_TEST_AGENTS",
+];
 
 /// Where ordinary programs are.
 const PLAIN_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

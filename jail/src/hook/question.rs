@@ -201,7 +201,13 @@ fn act(name: &str, input: &Value) -> Result<(Option<&'static str>, Act), String>
     Ok(match name {
         "Bash" | "Shell" | "bash" | "shell" | "run_shell_command" | "local_shell"
         | "shell_command" | "exec_command" | "Monitor" => {
-            let folder = ["workdir", "dir_path", "directory", "working_directory", "cwd"];
+            let folder = [
+                "workdir",
+                "dir_path",
+                "directory",
+                "working_directory",
+                "cwd",
+            ];
             let shell = Act::Shell {
                 line: text(&COMMAND)?,
                 timeout: input["timeout"].as_u64(),
@@ -219,7 +225,9 @@ fn act(name: &str, input: &Value) -> Result<(Option<&'static str>, Act), String>
             let patch = text(&["command", "patchText", "input", "patch"])?;
             (Some("edit"), Act::Files(patched(&patch)?))
         }
-        "Read" | "NotebookRead" | "read" | "read_file" | "view_image" => (Some("read"), one(Operation::Read)?),
+        "Read" | "NotebookRead" | "read" | "read_file" | "view_image" => {
+            (Some("read"), one(Operation::Read)?)
+        }
         "Write" | "write" | "write_file" => (Some("write"), one(Operation::Write)?),
         "Edit" | "MultiEdit" | "NotebookEdit" | "StrReplace" | "TabWrite" | "Delete" | "edit"
         | "multiedit" | "replace" => (Some("edit"), one(Operation::Edit)?),

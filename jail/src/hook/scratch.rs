@@ -28,7 +28,10 @@ pub fn holds(agent: Agent, question: &Question, home: &Path, path: &str) -> bool
             if owner.ok() != Some(nix::unistd::geteuid().as_raw()) {
                 return false;
             }
-            !by_session || rest.iter().any(|part| part == session && !session.is_empty())
+            !by_session
+                || rest
+                    .iter()
+                    .any(|part| part == session && !session.is_empty())
         })
 }
 

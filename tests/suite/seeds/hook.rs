@@ -7,6 +7,8 @@ use sjail_tests::{Output, Scene, Test, Verdict, tests};
 
 use crate::desk::Desk;
 
+use super::hook_settings::trusted;
+
 /// The agents whose hooks sjail speaks.
 pub(super) const AGENTS: [&str; 6] = [
     "claude-code",
@@ -419,6 +421,7 @@ fn what_a_hook_refuses_is_recorded(scene: &Scene) -> Verdict {
     let count = desk.log()?.len();
     let install = ["hook", "install", "codex", "--yes"];
     scene.sjail(install).output()?.succeeds()?;
+    scene.home_file(".codex/config.toml", trusted(scene)?)?;
     scene
         .sjail(["hook", "status", "codex"])
         .output()?

@@ -15,8 +15,129 @@ pub fn tests() -> Vec<Test> {
         settings_are_changed_and_changed_back,
         links_to_settings_stay_links,
         the_plugin_for_opencode_asks,
+        status_knows_whether_codex_runs_the_hook,
+        cursors_question_reaches_the_hook,
         a_hook_whose_program_is_gone_is_a_no,
     ]
+}
+
+/// What Codex writes into its `config.toml` once its user has seen the hook that stands in its
+/// `hooks.json`; nothing where there is none. The real one holds it to be so, too (`real_agents`).
+pub fn trusted(scene: &Scene) -> Verdict<String> {
+    let hooks = scene.home().join(".codex/hooks.json");
+    let Ok(text) = fs::read_to_string(&hooks) else {
+        return Ok(String::new());
+    };
+    let settings: Value = serde_json::from_str(&text)?;
+    let entry = &settings["hooks"]["PreToolUse"][0];
+    let identity = json!({
+        "event_name": "pre_tool_use",
+        "hooks": [{
+            "async": false, "command": entry["hooks"][0]["command"],
+            "timeout": entry["hooks"][0]["timeout"], "type": "command",
+        }],
+        "matcher": entry["matcher"],
+    });
+    let call = scene.host("sha256sum").input(identity.to_string());
+    let sum = call.output()?.stdout;
+    let sum = sum.split_whitespace().next().unwrap_or_default();
+    Ok(format!(
+        "[hooks.state.\"{}:pre_tool_use:0:0\"]\ntrusted_hash = \"sha256:{sum}\"\n",
+        hooks.display()
+    ))
+}
+
+/// Codex runs no hook that its user has not seen: the status says so, and what else would keep
+/// it from being any use.
+fn status_knows_whether_codex_runs_the_hook(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
+    let config = scene.home().join(".codex/config.toml");
+    let hook = |words: &[&str]| scene.sjail(["hook"]).args(words).output();
+    let status = || hook(&["status", "codex"]);
+    hook(&["install", "codex", "--yes"])?
+        .succeeds()?
+        .stdout_has("sandbox_mode")?;
+    status()?
+        .exits(1)?
+        .stdout_has("before you have trusted it")?;
+    let seen = trusted(scene)?;
+    fs::write(&config, &seen)?;
+    status()?
+        .succeeds()?
+        .stdout_has("refuses what it must")?
+        .stdout_has("sandbox_mode")?;
+    let open = "sandbox_mode = \"danger-full-access\"\n";
+    fs::write(&config, format!("{open}{seen}"))?;
+    status()?.succeeds()?.lacks("sandbox_mode")?;
+    for (config_text, why) in [
+        (
+            format!("{open}[features]\nhooks = false\n{seen}"),
+            "`hooks = false`",
+        ),
+        (format!("{seen}enabled = false\n"), "switched off"),
+        (seen.replace(":0:0", ":1:0"), "before you have trusted it"),
+        (seen.replace("sha256:", "sha256:0"), "not as it was"),
+    ] {
+        fs::write(&config, &config_text)?;
+        status()?.exits(1)?.stdout_has(why)?;
+    }
+    // Others' hooks before ours move it, as Codex counts.
+    let hooks = scene.home().join(".codex/hooks.json");
+    let mut settings: Value = serde_json::from_str(&fs::read_to_string(&hooks)?)?;
+    if let Some(list) = settings["hooks"]["PreToolUse"].as_array_mut() {
+        list.insert(
+            0,
+            json!({ "hooks": [{ "type": "command", "command": "true" }] }),
+        );
+    }
+    fs::write(&hooks, settings.to_string())?;
+    fs::write(&config, &seen)?;
+    status()?
+        .exits(1)?
+        .stdout_has("before you have trusted it")?;
+    fs::write(&config, seen.replace(":0:0", ":1:0"))?;
+    status()?.succeeds()?;
+    Ok(())
+}
+
+/// Cursor hands the question over as a text behind the command, and that has to reach it.
+fn cursors_question_reaches_the_hook(scene: &Scene) -> Verdict {
+    let _desk = Desk::at(scene);
+    let words = ["hook", "install", "cursor", "--yes"];
+    scene.sjail(words).output()?.succeeds()?;
+    let settings = fs::read(scene.home().join(".cursor/hooks.json"))?;
+    let settings: Value = serde_json::from_slice(&settings)?;
+    let question = json!({
+        "conversation_id": "c", "generation_id": "g", "model": "m", "session_id": "c",
+        "hook_event_name": "preToolUse", "cursor_version": "x", "transcript_path": null,
+        "workspace_roots": [scene.workspace()], "cwd": "", "tool_use_id": "u",
+        "tool_name": "Shell", "tool_input": { "command": "ls", "cwd": "" },
+    });
+    for event in [
+        "beforeShellExecution",
+        "beforeReadFile",
+        "beforeTabFileRead",
+        "preToolUse",
+    ] {
+        let ours = &settings["hooks"][event][0];
+        assert_eq!(ours["failClosed"], true, "{settings}");
+        assert_eq!(ours["timeout"], 60, "{settings}");
+        let line = format!(
+            "{} <<'CURSOR_HOOK_EOF'\n{question}\nCURSOR_HOOK_EOF",
+            ours["command"].as_str().unwrap_or_default()
+        );
+        let said = scene.host("bash").args(["-c", &line]).output()?;
+        said.succeeds()?.stdout_has("updated_input")?;
+    }
+    // One from before is known for what it is.
+    let text = settings
+        .to_string()
+        .replace("{ ", "")
+        .replace("; }\"", "\"");
+    fs::write(scene.home().join(".cursor/hooks.json"), text)?;
+    let status = scene.sjail(["hook", "status", "cursor"]).output()?;
+    status.exits(1)?.stdout_has("install it again")?;
+    Ok(())
 }
 
 fn settings_are_changed_and_changed_back(scene: &Scene) -> Verdict {
@@ -58,6 +179,9 @@ fn settings_are_changed_and_changed_back(scene: &Scene) -> Verdict {
     assert_eq!(fs::metadata(&file)?.permissions().mode() & 0o777, 0o600);
     for agent in ["codex", "gemini", "cursor", "opencode"] {
         hook(&["install", agent, "--yes"])?.succeeds()?;
+        if agent == "codex" {
+            scene.home_file(".codex/config.toml", trusted(scene)?)?;
+        }
         hook(&["status", agent])?
             .succeeds()?
             .stdout_has("refuses what it must")?;

@@ -9,12 +9,14 @@ mod approved;
 mod clients;
 mod code;
 mod hook;
+mod hook_places;
 mod hook_settings;
 mod mcp;
 mod modes;
 mod names;
 mod official;
 mod openclaw;
+mod real_agents;
 mod sandbox_md;
 mod security_config;
 mod setup;
@@ -35,6 +37,7 @@ pub fn suite() -> Vec<Test> {
     all.extend(code::tests());
     all.extend(setup::tests());
     all.extend(hook_settings::tests());
+    all.extend(hook_places::tests());
     all.extend(official::tests());
     all.extend(typescript::tests());
     all.extend(openclaw::tests());
@@ -43,6 +46,7 @@ pub fn suite() -> Vec<Test> {
     all.extend(shells::tests());
     all.extend(modes::tests());
     all.extend(agent::tests());
+    all.extend(real_agents::tests());
     all
 }
 
