@@ -7,7 +7,10 @@
 
 mod agent;
 mod answer;
+mod change;
 mod json;
+mod line;
+mod named;
 mod question;
 mod record;
 mod scratch;

@@ -1,6 +1,7 @@
 //! What an agent puts aside for itself to read again: long outputs, and those of commands in
 //! the background. It lies outside of the project, and the agent tells the model to read it.
 
+use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -28,10 +29,11 @@ pub fn holds(agent: Agent, question: &Question, home: &Path, path: &str) -> bool
             if owner.ok() != Some(nix::unistd::geteuid().as_raw()) {
                 return false;
             }
-            !by_session
-                || rest
-                    .iter()
-                    .any(|part| part == session && !session.is_empty())
+            let is_of_session = |part: &OsStr| {
+                let part = part.to_string_lossy();
+                !session.is_empty() && part.strip_prefix("session-").unwrap_or(&part) == session
+            };
+            !by_session || rest.iter().any(is_of_session)
         })
 }
 
@@ -46,6 +48,7 @@ fn folders(agent: Agent, question: &Question, home: &Path) -> Vec<(PathBuf, bool
             folders.extend(beside.map(|folder| (folder.to_owned(), true)));
             folders
         }
+        Agent::Gemini => vec![(home.join(".gemini/tmp"), true)],
         Agent::Opencode => {
             let data = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from);
             let data = data.filter(|path| path.is_absolute());

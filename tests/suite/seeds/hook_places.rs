@@ -219,6 +219,15 @@ fn an_agent_reads_what_it_put_aside(scene: &Scene) -> Verdict {
     let answer = ask("s1", "Read", &kept)?;
     assert_eq!(answer["hookSpecificOutput"]["permissionDecision"], "deny");
     fs::remove_file(scene.home().join(".config/sjail/policy.toml"))?;
+    let kept = scene.home_file(".gemini/tmp/w/tool-outputs/session-s1/ls.txt", "")?;
+    for (session, is_own) in [("s1", true), ("s2", false)] {
+        let question = json!({
+            "session_id": session, "cwd": scene.workspace(), "hook_event_name": "BeforeTool",
+            "tool_name": "read_file", "tool_input": { "file_path": kept },
+        });
+        let said = asked(scene, "gemini", &scene.workspace(), &question)?;
+        assert_eq!(said.trim() == "{}", is_own, "{session}: {said}");
+    }
     let kept = scene.home_file(".local/share/opencode/tool-output/tool_1", "")?;
     for (path, decision) in [(&kept, "none"), (&secret, "deny")] {
         let question = json!({
