@@ -253,7 +253,7 @@ fn with(agent: Agent, settings: &mut Json, file: &Path) -> Result<(), Error> {
                     "type": "command",
                     "command": command,
                     "timeout": PATIENCE,
-                    // From 2.1.295 on, also one that takes too long is a no.
+                    // Also one that takes too long is a no: for 2.1.327, not yet for 2.1.197.
                     "onFailure": "block",
                 }],
             }),
