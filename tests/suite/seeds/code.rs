@@ -297,6 +297,12 @@ fn errors_are_data(scene: &Scene) -> Verdict {
         error,
         "Python not found: install python3 and add it to PATH"
     );
+    // code-sandbox 110: there a bare number means milliseconds, so that unit is named, too.
+    let bare = scene.sjail(["code", "--language=bash", "--timeout=5000", "-"]);
+    bare.input("true")
+        .output()?
+        .exits(125)?
+        .stderr_has("`5000` has no unit: write 5000ms, 5000s")?;
     // A language that is not there is data, too.
     let unknown = scene.sjail(["code", "--language", "ruby"]).output()?;
     let unknown = unknown.exits(125)?.json()?;
