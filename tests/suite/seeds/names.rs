@@ -194,8 +194,18 @@ fn exec_takes_no_isolation_flags(scene: &Scene) -> Verdict {
     for flag in ["--net=host", "--rw=/", "--no-broker", "--allow-degraded"] {
         call(scene, "sandbox-exec", [flag, "ls"])?
             .exits(125)?
-            .stderr_has("unexpected argument")?;
+            .stderr_has("unexpected argument")?
+            .stderr_has("is for the policy to say")?;
     }
+    // One that nobody knows, and options behind the line, are told apart from those.
+    call(scene, "sandbox-exec", ["--bogus", "ls"])?
+        .exits(125)?
+        .lacks("policy")?
+        .stderr_has("unexpected argument '--bogus'")?;
+    let _desk = Desk::at(scene);
+    call(scene, "sandbox-exec", ["ls -l", "--dry-run"])?
+        .exits(127)?
+        .stderr_has("options stand before it")?;
     Ok(())
 }
 
