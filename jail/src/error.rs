@@ -240,6 +240,14 @@ pub enum Error {
         /// Why not.
         error: std::io::Error,
     },
+    /// A starter policy cannot be put into the project.
+    #[error("the starter policy {} cannot be written: {why}", show::name(path))]
+    Starter {
+        /// The file.
+        path: PathBuf,
+        /// Why not, and what helps.
+        why: String,
+    },
     /// An agent's settings cannot be changed.
     #[error(
         "the settings {} cannot be changed: {why}; nothing was written",
@@ -570,14 +578,6 @@ pub enum Error {
 }
 
 /// The id of what is said, where it has one.
-fn in_brackets(id: &str) -> String {
-    match id {
-        "" => String::new(),
-        id => format!(" ({id})"),
-    }
-}
-
-impl Error {
 /// A whole line that more words follow is taken for the name of a program.
 fn where_to_look(program: &OsStr) -> &'static str {
     match program.as_encoded_bytes().contains(&b' ') {
@@ -590,6 +590,14 @@ fn where_to_look(program: &OsStr) -> &'static str {
     }
 }
 
+fn in_brackets(id: &str) -> String {
+    match id {
+        "" => String::new(),
+        id => format!(" ({id})"),
+    }
+}
+
+impl Error {
     /// The exit status that goes with the error.
     pub fn exit(&self) -> Exit {
         match self {
