@@ -369,6 +369,11 @@ fn the_allow_list_is_kept(scene: &Scene) -> Verdict {
 }
 
 /// secure-sandbox 34, 255 (page 26, 183): who, what, how it ended; nobody changes it unseen.
+    // secure-sandbox 167-177: one that approves nothing by itself is on the list all the same.
+    call(scene, name, ["add", "git log *", "--no-auto-approve"])?.succeeds()?;
+    call(scene, name, ["test", "git log -1"])?
+        .exits(1)?
+        .stdout_has("`git log *` is on the list without auto_approve")?;
 fn the_log_cannot_be_changed(scene: &Scene) -> Verdict {
     scene.needs(&["python3"])?;
     let desk = Desk::at(scene);
