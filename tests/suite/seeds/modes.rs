@@ -257,7 +257,9 @@ fn errors_end_as_the_table_says(scene: &Scene) -> Verdict {
     )?;
     let ask = |line: &str| scene.sjail(["run", "--no-wait", "-c", line]).output();
     ask("rm -rf one")?.exits(75)?;
-    ask("rm -rf two")?.exits(77)?.stderr_has("queue is full")?;
+    ask("rm -rf two")?
+        .exits(77)?
+        .stderr_has("queue is full (1 waiting): answer or clear some")?;
     ask("npm publish")?.exits(77)?.stderr_has("npm publish")?;
     let words = ["audit", "log", "--events", "--last", "100", "--json"];
     let events = desk.sjail(words)?.json()?.to_string();
@@ -285,3 +287,7 @@ fn wrong_words_are_answered_in_a_sentence(scene: &Scene) -> Verdict {
     assert_eq!(explained["sessions"], json!([]));
     Ok(())
 }
+        (
+            &["audit", "log", "--last", "some"],
+            "write how many as a whole number",
+        ),
