@@ -469,6 +469,10 @@ fn explained_as_the_guide_explains(scene: &Scene) -> Verdict {
   }
 }"#,
     )?;
+    // Where none is the main one yet, it says how one becomes it.
+    scene.sjail(["explain"]).output()?.stdout_has(
+        "every other session -> jail (`sjail session register NAME` makes one main)\n",
+    )?;
     desk.sjail(["session", "register", "agent:main:main"])?
         .succeeds()?;
     let explained = scene.sjail(["explain"]).output()?;
