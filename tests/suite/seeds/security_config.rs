@@ -467,6 +467,18 @@ fn lines_of_listed_commands_run(scene: &Scene) -> Verdict {
             false => assert_eq!(answer, json!({}), "{line}"),
         }
     }
+    // Listed, but with something around it that the list does not name: that is what is said.
+    for (line, what) in [
+        ("npm test > out.txt", "with a redirection"),
+        ("CI=1 npm test", "with a variable in front"),
+        ("git add $(git ls-files)", "inside another command"),
+    ] {
+        let checked = scene.sjail(["check", line]).output()?;
+        checked
+            .exits(77)?
+            .stdout_has("in allowlist, but not ")?
+            .stdout_has(what)?;
+    }
     Ok(())
 }
 
