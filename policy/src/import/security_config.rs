@@ -94,8 +94,8 @@ pub fn import(value: &Value) -> Result<Imported, ImportError> {
     ] {
         for rule in source.words(key)? {
             match Rule::parse(rule) {
-                // The project is there anyway.
-                Ok(_) if rule.ends_with("(./**)") => {}
+                // The project is there anyway, unless it is taken away.
+                Ok(_) if key == "permissions.allow" && rule.ends_with("(./**)") => {}
                 Ok(_) => into.push(rule.to_owned()),
                 Err(error) => notes.push(format!("`{key}`: `{rule}` was left out: {error}")),
             }

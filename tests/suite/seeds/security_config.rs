@@ -313,6 +313,14 @@ fn the_three_layers_are_taken_over(scene: &Scene) -> Verdict {
         .output()?
         .stdout_has("profile = strict")?
         .stdout_has("mode = filtered")?;
+    // The project is there without being allowed, but what is denied of it is denied.
+    let denied = json!({ "permissions": { "deny": ["Write(./**)", "Edit(./**)"] } });
+    taken_over(scene, &denied)?;
+    path(
+        scene,
+        [("a", "read", 0), ("a", "write", 77), ("a", "edit", 77)],
+    )?;
+    checks(scene, [("touch a", 77), ("ls", 0)])?;
     // What is not understood is said, never skipped.
     let file = scene.outside_file("odd.json", r#"{"sandbox":{"isolation":"lax"}}"#)?;
     scene
