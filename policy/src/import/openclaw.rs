@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{ImportError, Imported, Source, list, one_of, quoted};
-use crate::config::{Bind, is_known_tool, is_own_tool, tool_name};
+use crate::config::{Bind, is_known_tool, is_own_tool, nearest, tool_name, tool_names};
 use crate::show::inert;
 
 /// Says it again.
@@ -78,6 +78,12 @@ pub fn import(value: &Value) -> Result<Imported, ImportError> {
     for key in ["allow", "deny"] {
         let path = format!("tools.{key}");
         let mut names = source.words(&path)?;
+        // Deny is absolute: a slip of the pen in it must not leave the tool there.
+        let slip = |name: &&&str| !is_known_tool(name) && nearest(name, tool_names()).is_some();
+        if let (Some(name), "deny") = (names.iter().find(slip), key) {
+            let why = tool_name(name).err().unwrap_or_default();
+            return Err(ImportError::Value { key: path, why });
+        }
         names.retain(|name| match tool_name(name) {
             Ok(_) if is_known_tool(name) || is_own_tool(name) => true,
             Ok(_) => {

@@ -262,6 +262,13 @@ fn names_of_other_tools_are_taken_and_told(scene: &Scene) -> Verdict {
         .output()?
         .stdout_has("denied: canvas\n")?
         .stdout_has("not offered by sjail: web_search, nodes\n")?;
+    // sandboxing 188-190: a slip of the pen in what is denied would leave the tool there.
+    for slip in ["exce", "group:runtme"] {
+        let config = json!({ "tools": { "deny": [slip] } });
+        let file = scene.file("slip.json", config.to_string())?;
+        let output = scene.sjail(["policy", "import"]).args([&file]).output()?;
+        output.exits(125)?.stderr_has("did you mean `")?;
+    }
     // A slip of the pen is no other tool.
     scene.home_file(".config/sjail/policy.toml", "[tools]\ndeny = [\"exce\"]\n")?;
     scene
