@@ -60,8 +60,11 @@ pub fn import(value: &Value) -> Result<Imported, ImportError> {
             folder => write.push(folder),
         }
     }
-    if project {
-        sandbox.push("workspace = \"rw\"".to_owned());
+    // A list of what may be written without the project on it: the rest is to be read.
+    let listed = value.pointer("/permissions/filesystem/write").is_some();
+    if project || listed {
+        let access = if project { "rw" } else { "ro" };
+        sandbox.push(format!("workspace = \"{access}\""));
     }
     for path in source.words("permissions.filesystem.deny")? {
         // What the system itself is made of stays to be seen, read-only, by programs; tools

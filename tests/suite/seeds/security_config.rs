@@ -313,6 +313,17 @@ fn the_three_layers_are_taken_over(scene: &Scene) -> Verdict {
         .output()?
         .stdout_has("profile = strict")?
         .stdout_has("mode = filtered")?;
+    // ac-security-sandbox 113-121: a list of what may be written is the whole list.
+    let some = json!({ "permissions": { "filesystem": { "write": ["./out/**"] } } });
+    taken_over(scene, &some)?;
+    fs::create_dir_all(scene.workspace().join("out"))?;
+    path(
+        scene,
+        [("a", "read", 0), ("a", "write", 75), ("out/a", "write", 0)],
+    )?;
+    let touch = |name: &str| scene.run(["--", "touch", name]).output();
+    touch("a")?.exits(1)?;
+    touch("out/a")?.succeeds()?;
     // The project is there without being allowed, but what is denied of it is denied.
     let denied = json!({ "permissions": { "deny": ["Write(./**)", "Edit(./**)"] } });
     taken_over(scene, &denied)?;
