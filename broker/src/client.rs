@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sjail_policy::wire::frame::{MAX_REPLY, encode};
+use sjail_policy::wire::message::service;
 use sjail_policy::wire::{Call, Frames, Reply, control, request};
 
 use crate::error::{Error, Result};
@@ -171,6 +172,7 @@ fn named_error(name: &str, parameters: &serde_json::Value) -> Error {
         }
         control::ERROR_BAD_PATTERN => Error::BadPattern(text("message")),
         control::ERROR_REFUSED | request::ERROR_UNABLE => Error::Refused(text("message")),
+        service::INVALID_PARAMETER => Error::Parameter(text("parameter")),
         _ => Error::Refused(format!("the broker refuses: {name} {parameters}")),
     }
 }

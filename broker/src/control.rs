@@ -252,8 +252,11 @@ async fn allowlist_test(visit: &mut Visit, what: wire::AllowlistTest) -> Result<
     let home = visit.service.judge.policies().account().home.clone();
     let cwd = what.cwd.map_or(home, |cwd| cwd.as_path().to_owned());
     let path = what.path.unwrap_or_default();
+    let list = visit.service.readers.read(allowlist::list).await?;
+    let noted = list.into_iter().filter(|line| !line.auto_approve);
+    let noted: Vec<String> = noted.map(|line| line.pattern).collect();
     let judge = &visit.service.judge;
-    let allowing = judge.allowing(what.command.as_bytes(), &cwd, path.as_os_str());
+    let allowing = judge.allowing(what.command.as_bytes(), &cwd, path.as_os_str(), &noted);
     let reply = wire::AllowlistTested {
         allowed: !allowing.patterns.is_empty(),
         matching: allowing.patterns,

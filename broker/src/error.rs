@@ -100,6 +100,16 @@ pub enum Error {
     /// There is no policy that could be in force.
     #[error("the policy cannot be used: {0}")]
     Policy(String),
+    /// The file that the log is exported to cannot be made.
+    #[error(
+        "the log cannot be exported to {path}: {source}; name a file in a folder that is there and yours to write to"
+    )]
+    Export {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// A call's parameters are not what the method takes.
     #[error("a parameter is wrong: {0}")]
     Parameter(String),

@@ -266,9 +266,9 @@ async fn put_in_queue(visit: &Visit, case: &Case) -> Result<Put> {
             }
             Ok(match question::ask(ledger, new, now())? {
                 Asked::New(stored) | Asked::Same(stored) => Put::Waits(stored),
-                Asked::Full { waiting } => Put::Refused(format!(
-                    "the approval queue is full ({waiting} requests wait)"
-                )),
+                Asked::Full { waiting } => {
+                    Put::Refused(format!("the approval queue is full ({waiting} waiting)"))
+                }
             })
         })
         .await?;

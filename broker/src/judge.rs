@@ -57,14 +57,10 @@ impl Judge {
     /// Takes over the allow list as it is now. A pattern that is no longer understood
     /// allows nothing.
     pub fn allow(&self, patterns: &[String]) {
-        let rules = patterns
-            .iter()
-            .filter_map(|text| Rule::parse(text).ok())
-            .collect();
         *self
             .allowlist
             .write()
-            .unwrap_or_else(PoisonError::into_inner) = rules;
+            .unwrap_or_else(PoisonError::into_inner) = rules(patterns);
     }
 
     /// The policies.
@@ -277,8 +273,9 @@ impl Judge {
         (policy, Hash::of(text.as_bytes()))
     }
 
-    /// What the kept allow list says of a line, for a caller with that search path.
-    pub fn allowing(&self, line: &[u8], cwd: &Path, path: &OsStr) -> Allowing {
+    /// What the kept allow list says of a line, for a caller with that search path; `noted` are
+    /// the patterns on it that let nothing run by themselves.
+    pub fn allowing(&self, line: &[u8], cwd: &Path, path: &OsStr, noted: &[String]) -> Allowing {
         let account = self.policies.account();
         let context = Context::new(
             &cwd.to_string_lossy(),
@@ -289,8 +286,25 @@ impl Judge {
         decide::doubt_programs(&mut line, &|name| programs::whose(path, name));
         let bare = Policy::default();
         let (policy, _) = self.with_allowlist(&bare);
-        decide::allowing(&policy.allow, &line)
+        let mut said = decide::allowing(&policy.allow, &line);
+        if said == Allowing::default() {
+            let mut policy = Policy::default();
+            policy.allow_kept(&rules(noted));
+            let noted = decide::allowing(&policy.allow, &line).patterns;
+            said.why_not = (!noted.is_empty()).then(|| {
+                let noted = noted.join("`, `");
+                format!("`{noted}` is on the list without auto_approve, so it lets nothing run by itself")
+            });
+        }
+        said
     }
+}
+
+fn rules(patterns: &[String]) -> Vec<Rule> {
+    patterns
+        .iter()
+        .filter_map(|text| Rule::parse(text).ok())
+        .collect()
 }
 
 /// Where a command would run.

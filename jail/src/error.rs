@@ -1,7 +1,7 @@
 //! Everything that can go wrong outside the command: one enum, one sentence each that
 //! says what was being done, why it failed and what to do.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use nix::errno::Errno;
@@ -240,6 +240,14 @@ pub enum Error {
         /// Why not.
         error: std::io::Error,
     },
+    /// A starter policy cannot be put into the project.
+    #[error("the starter policy {} cannot be written: {why}", show::name(path))]
+    Starter {
+        /// The file.
+        path: PathBuf,
+        /// Why not, and what helps.
+        why: String,
+    },
     /// An agent's settings cannot be changed.
     #[error(
         "the settings {} cannot be changed: {why}; nothing was written",
@@ -410,8 +418,9 @@ pub enum Error {
     NothingToCheck,
     /// No such program in the jail.
     #[error(
-        "{}: not found in the jail. Programs are looked for in the jail's own PATH; --ro FOLDER shows one that is elsewhere",
-        show::name(program)
+        "{}: not found in the jail. {}",
+        show::name(program),
+        where_to_look(program)
     )]
     NotFound {
         /// As it was typed.
@@ -569,6 +578,18 @@ pub enum Error {
 }
 
 /// The id of what is said, where it has one.
+/// A whole line that more words follow is taken for the name of a program.
+fn where_to_look(program: &OsStr) -> &'static str {
+    match program.as_encoded_bytes().contains(&b' ') {
+        true => {
+            "More words follow it, so it was taken for a program's name: a shell line is one word, and options stand before it"
+        }
+        false => {
+            "Programs are looked for in the jail's own PATH; --ro FOLDER shows one that is elsewhere"
+        }
+    }
+}
+
 fn in_brackets(id: &str) -> String {
     match id {
         "" => String::new(),

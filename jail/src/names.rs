@@ -6,10 +6,13 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use clap::Parser;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser};
+use sjail_policy::show::inert;
 
 use crate::cli::RunArgs;
-use crate::cmd;
+use crate::exit::Exit;
+use crate::{cmd, report};
 
 /// A name that sjail answers to beside its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,9 +143,18 @@ struct ExecArgs {
 }
 
 fn exec(words: &[OsString]) -> u8 {
-    let args: ExecArgs = match read(words) {
+    let args = match ExecArgs::try_parse_from(called(words)) {
         Ok(args) => args,
-        Err(code) => return code,
+        Err(error) => {
+            if let Some(option) = option_of_the_jail(&error) {
+                let option = inert(option.as_bytes());
+                report::say(&format!(
+                    "unexpected argument '{option}': what a jail is like is for the policy to say, not for `sandbox-exec`; `sjail explain` shows what holds and where it is said, and `sjail run` takes {option}"
+                ));
+                return Exit::Failed.code();
+            }
+            return said(&error);
+        }
     };
     match RunArgs::read(&run_words(args)) {
         Ok(mut args) => {
@@ -198,8 +210,24 @@ fn milliseconds(time: String) -> String {
 }
 
 fn read<T: Parser>(words: &[OsString]) -> Result<T, u8> {
-    T::try_parse_from(std::iter::once(OsString::from("sandbox")).chain(words.iter().cloned()))
-        .map_err(|error| said(&error))
+    T::try_parse_from(called(words)).map_err(|error| said(&error))
+}
+
+fn called(words: &[OsString]) -> impl Iterator<Item = OsString> {
+    std::iter::once(OsString::from("sandbox")).chain(words.iter().cloned())
+}
+
+/// The option that is not known here, where `sjail run` has it.
+fn option_of_the_jail(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let name = given.strip_prefix("--")?;
+    let run = RunArgs::command();
+    let known = run
+        .get_arguments()
+        .any(|flag| flag.get_long() == Some(name));
+    (known && error.kind() == ErrorKind::UnknownArgument).then(|| given.clone())
 }
 
 fn said(error: &clap::Error) -> u8 {
@@ -210,7 +238,6 @@ fn said(error: &clap::Error) -> u8 {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use clap::CommandFactory;
 
     fn said_again(words: &[&str]) -> Vec<OsString> {
         let words: Vec<OsString> = words.iter().map(OsString::from).collect();

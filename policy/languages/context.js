@@ -1,7 +1,9 @@
 // Runs the program text from standard input in a context without node's own things. One
 // function of ours goes in, so that what is printed comes out at once: it has no prototype,
 // is held by a closure that hands it text only, and none of its errors get out. No other
-// object of ours goes in, so nothing leads from there to ours.
+// object of ours goes in, so nothing leads from there to ours; and what turns its errors into
+// text is strict code, which `caller` does not give away.
+"use strict"
 const { readFileSync, writeSync } = require("fs")
 const vm = require("vm")
 const code = readFileSync(0, "utf8")
@@ -22,7 +24,10 @@ const setUp = `((write) => {
   const log = to(1)
   const complain = to(2)
   globalThis.console = { log, info: log, debug: log, warn: complain, error: complain }
-  return (value) => { if (value !== undefined) log(value) }
+  const { then } = Promise.prototype
+  const shows = (value) => { if (value !== undefined) log(value) }
+  // Of a promise, what comes of it; of one that never settles, nothing.
+  return (value) => { if (value instanceof Promise) then.call(value, shows); else shows(value) }
 })`
 const print = (descriptor, text) => {
   const bytes = Buffer.from(text)
@@ -37,18 +42,28 @@ const text = (value) => {
 }
 let status = 0
 let complaint = ""
+// Only the first counts. A promise that fails with nobody to catch it is an error like any other.
+const failed = (error) => {
+  if (status) return
+  status = 1
+  try { complaint = `${error}` } catch { complaint = "Error: it cannot be shown" }
+}
+process.on("unhandledRejection", (error) => failed(error))
 let value
 try {
   value = vm.runInContext(code, context, { filename: "code.js" })
 } catch (error) {
-  status = 1
-  try { complaint = `${error}` } catch { complaint = "Error: it cannot be shown" }
+  failed(error)
 }
 try {
   ended(value)
-} catch (error) {
-  status = 1
-  complaint = complaint || "Error: the value cannot be shown"
+  // What a promise comes to is printed when its context is entered again.
+  vm.runInContext("", context)
+} catch {
+  failed("Error: the value cannot be shown")
 }
-if (status) print(2, text(complaint) + "\n")
-process.exit(status)
+// By then node has told of every promise that failed.
+setImmediate(() => {
+  if (status) print(2, text(complaint) + "\n")
+  process.exit(status)
+})

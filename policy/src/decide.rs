@@ -343,7 +343,33 @@ fn unlisted(rules: &[Sourced<Rule>], line: &Classification) -> Option<String> {
         .iter()
         .find(|command| entry(rules, command).is_none())?;
     let name = inert(command.program.typed.as_bytes());
-    (!name.is_empty()).then(|| format!("Command '{name}' not in allowlist"))
+    let why = match around(command).filter(|_| entry(rules, &alone(command)).is_some()) {
+        Some(what) => format!("Command '{name}' in allowlist, but not {what}"),
+        None => format!("Command '{name}' not in allowlist"),
+    };
+    (!name.is_empty()).then_some(why)
+}
+
+/// What is around a command that an allow list would have to name.
+fn around(command: &SimpleCommand) -> Option<&'static str> {
+    match command {
+        command if !command.assignments.is_empty() => Some("with a variable in front"),
+        command if !command.wrappers.is_empty() => Some("through another command"),
+        command if !command.redirects.is_empty() => Some("with a redirection"),
+        command if command.nesting > 0 => Some("inside another command"),
+        _ => None,
+    }
+}
+
+/// The same without what is around it.
+fn alone(command: &SimpleCommand) -> SimpleCommand {
+    SimpleCommand {
+        assignments: Vec::new(),
+        wrappers: Vec::new(),
+        redirects: Vec::new(),
+        nesting: 0,
+        ..command.clone()
+    }
 }
 
 /// The entry of a strict list that is good for most.

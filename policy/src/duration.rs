@@ -27,7 +27,7 @@ pub enum TimeError {
     )]
     Duration(String),
     /// A bare number could be seconds or milliseconds.
-    #[error("`{0}` has no unit: write {0}s, {0}m, {0}h or {0}d")]
+    #[error("`{0}` has no unit: write {0}ms, {0}s, {0}m, {0}h or {0}d")]
     NoUnit(String),
     /// Neither an age nor a date that exists.
     #[error(

@@ -34,7 +34,7 @@ pub enum Audit {
         #[command(flatten)]
         filter: Filter,
         /// At most so many, the newest
-        #[arg(long, value_name = "N", alias = "limit", default_value_t = query::DEFAULT_LAST)]
+        #[arg(long, value_name = "N", alias = "limit", default_value_t = query::DEFAULT_LAST, value_parser = number)]
         last: u32,
         /// Every record instead of one line per command
         #[arg(long)]
@@ -308,6 +308,11 @@ fn show(files: &Files, id: &str, json: bool) -> Result<u8> {
     Ok(0)
 }
 
+fn number(text: &str) -> std::result::Result<u32, String> {
+    text.parse()
+        .map_err(|_| "write how many as a whole number, such as 20".to_owned())
+}
+
 fn count(files: &Files, period: &str, json: bool) -> Result<u8> {
     let since = stats::since(period, now()).ok_or_else(|| {
         Error::Parameter("--period is a time such as 1d, 7d, 30d, or all".to_owned())
@@ -406,7 +411,10 @@ fn hand_out(
             .truncate(true)
             .mode(0o600)
             .open(path)
-            .map_err(Error::file("write", path))
+            .map_err(|source| Error::Export {
+                path: path.to_owned(),
+                source,
+            })
     };
     let sink: Box<dyn Write> = match output {
         Some(path) => Box::new(to_file(path)?),

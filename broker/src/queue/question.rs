@@ -101,7 +101,7 @@ pub fn ask(ledger: &mut Ledger, new: New, now: i64) -> Result<Asked> {
         ledger.append(entry)?;
         let detail = serde_json::json!({
             "alert": "queue-full",
-            "message": format!("the approval queue is full: {waiting} requests wait"),
+            "message": format!("the approval queue is full: {waiting} waiting"),
         });
         ledger.append(Entry::new(Event::Alert).detail(&detail))?;
         return Ok(Asked::Full { waiting });

@@ -78,7 +78,7 @@ pub(super) async fn refuse_full(
     waiting: u64,
 ) -> std::result::Result<(), Failure> {
     let message = format!(
-        "the approval queue is full ({waiting} requests wait): answer or clear some with `sjail queue`"
+        "the approval queue is full ({waiting} waiting): answer or clear some with `sjail queue`"
     );
     notify::trouble(&case.judgement.settings.on_ask, &message);
     let refusal = case.refusal(String::new(), message);

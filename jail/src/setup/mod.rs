@@ -89,13 +89,13 @@ fn write(name: &str, text: &str) -> Result<(), Error> {
     let file = workspace::find(None, &Account::own().home)?
         .workspace
         .join(name);
-    let failed = |error: std::io::Error| Error::Settings {
+    let failed = |error: std::io::Error| Error::Starter {
         path: file.clone(),
         why: match error.kind() {
             std::io::ErrorKind::AlreadyExists => {
-                "it is there already: change it, or move it away first".to_owned()
+                "there is one already; change that one, or move it away first".to_owned()
             }
-            _ => error.to_string(),
+            _ => format!("{error}; make the folder yours and writable, or go to another"),
         },
     };
     OpenOptions::new()

@@ -18,10 +18,16 @@ function answer(stdout, stderr) {
   }
 }
 
+// The same as a sentence: what failed, and what helps.
+function unable(error) {
+  if (error.code !== 'ENOENT') return new Error(`sjail cannot be asked: ${error.message}`)
+  return new Error(`sjail cannot be started: there is no ${SJAIL}; install it, or name it in the variable SJAIL`)
+}
+
 // Runs sjail to its end.
 function json(words, input = '') {
   const done = spawnSync(SJAIL, words, { input, encoding: 'utf8', maxBuffer: MOST })
-  if (done.error) throw done.error
+  if (done.error) throw unable(done.error)
   return answer(done.stdout, done.stderr)
 }
 
@@ -33,7 +39,7 @@ function later(words, input) {
     let stderr = ''
     child.stdout.setEncoding('utf8').on('data', (text) => { stdout += text })
     child.stderr.setEncoding('utf8').on('data', (text) => { stderr += text })
-    child.on('error', reject)
+    child.on('error', (error) => reject(unable(error)))
     child.on('close', () => {
       try { resolve(answer(stdout, stderr)) } catch (error) { reject(error) }
     })
@@ -43,7 +49,8 @@ function later(words, input) {
 }
 
 // Runs a program text; every error is in the result.
-async function execute({ language, code, timeout = 30000, maxOutputSize = 1048576 }) {
+async function execute(options) {
+  const { language, code, timeout = 30000, maxOutputSize = 1048576 } = options ?? {}
   const words = ['code', `--language=${language}`, `--timeout=${timeout}ms`, `--max-output=${maxOutputSize}`, '-']
   try {
     if (typeof code !== 'string') throw new Error('`code` is missing')

@@ -40,7 +40,11 @@ class SecuritySandbox:
                 [self.sjail, *words], cwd=self.project_dir, input=stdin, text=True, capture_output=True, check=False
             )
         except OSError as error:
-            raise SandboxError(f"sjail cannot be started: {error}") from error
+            if not os.path.isdir(self.project_dir):
+                raise SandboxError(f"sjail cannot be asked: there is no folder {self.project_dir}") from error
+            raise SandboxError(
+                f"sjail cannot be started: {error}; install it, or name it in the variable SJAIL"
+            ) from error
 
     def _json(self, *words, stdin=""):
         done = self._call(*words, stdin=stdin)
@@ -102,7 +106,11 @@ class SecuritySandbox:
     def get_audit_log(self, limit=100):
         """The newest decisions, the oldest of them first."""
         done = self._call("audit", "export", "--format", "decisions")
-        if done.returncode != 0:
+        if done.returncode == 1:
+            # There is no log yet: nothing has run.
             return []
-        lines = done.stdout.splitlines()[-limit:]
-        return [Event(**json.loads(line)) for line in lines]
+        if done.returncode != 0:
+            raise SandboxError(done.stderr.strip())
+        lines = done.stdout.splitlines()
+        newest = lines[max(len(lines) - limit, 0) :]
+        return [Event(**json.loads(line)) for line in newest]

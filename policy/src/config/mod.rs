@@ -37,7 +37,10 @@ pub use policy::Policy;
 pub use run::Run;
 pub use setting::{Level, Mode, OnFailure, Preview, Scope, Setting, ToolProfile};
 pub use testcase::{Expect, Subject, TestCase};
-pub use tools::{is_known as is_known_tool, is_own as is_own_tool, registered as registered_tools};
+pub use tools::{
+    is_known as is_known_tool, is_own as is_own_tool, names as tool_names,
+    registered as registered_tools,
+};
 pub use value::tool as tool_name;
 
 #[cfg(test)]

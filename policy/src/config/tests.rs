@@ -182,7 +182,7 @@ fn errors_point_at_the_line() {
         ),
         (
             "[limits]\ntimeout = 60\n",
-            "p.toml:2:11: `limits.timeout`: `60` has no unit: write 60s, 60m, 60h or 60d",
+            "p.toml:2:11: `limits.timeout`: `60` has no unit: write 60ms, 60s, 60m, 60h or 60d",
         ),
         (
             "[limits]\nmemory = \"12X\"\n",

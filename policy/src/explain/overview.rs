@@ -90,7 +90,12 @@ impl Overview {
                     let name = inert(name.as_bytes());
                     text.push_str(&format!("session \"{name}\" -> jail\n"));
                 }
-                text.push_str("every other session -> jail\n");
+                match sessions.iter().any(|one| one.role == "main") {
+                    true => text.push_str("every other session -> jail\n"),
+                    false => text.push_str(
+                        "every other session -> jail (`sjail session register NAME` makes one main)\n",
+                    ),
+                }
             }
         }
         text.push_str("elevated patterns:");

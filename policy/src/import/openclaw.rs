@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::{ImportError, Imported, Source, list, one_of, quoted};
-use crate::config::{is_known_tool, is_own_tool, tool_name};
+use crate::config::{Bind, is_known_tool, is_own_tool, nearest, tool_name, tool_names};
+use crate::show::inert;
 
 /// Says it again.
 pub fn import(value: &Value) -> Result<Imported, ImportError> {
@@ -32,22 +33,39 @@ pub fn import(value: &Value) -> Result<Imported, ImportError> {
         }
     }
     section(&mut toml, "sandbox", &lines);
-    let network = format!("{sandbox}.network");
-    if let Some(word) = source.word(&network)? {
-        let (lines, became) = network_lines(word);
-        section(&mut toml, "network", &lines);
-        notes.push(format!("`{network}`: `{word}` became {became}"));
+    // Where its containers have it, too; the shorter key counts.
+    for key in ["network", "docker.network"] {
+        let path = format!("{sandbox}.{key}");
+        if let Some(word) = source.word(&path)? {
+            let (lines, became) = network_lines(word);
+            section(&mut toml, "network", &lines);
+            notes.push(format!("`{path}`: `{word}` became {became}"));
+            break;
+        }
     }
-    let binds = source.words(&format!("{sandbox}.binds"))?;
+    let path = format!("{sandbox}.binds");
+    let binds = source.words(&path)?;
     if !binds.is_empty() {
+        // By the names that its owner wrote, not by ours.
+        for bind in &binds {
+            Bind::parse(bind.as_bytes()).map_err(|why| ImportError::Value {
+                key: path.clone(),
+                why: match why.contains(&inert(bind.as_bytes())) {
+                    true => why,
+                    false => format!("`{}` cannot be given: {why}", inert(bind.as_bytes())),
+                },
+            })?;
+        }
         section(
             &mut toml,
             "filesystem",
             &[format!("binds = {}", list(binds))],
         );
     }
-    // Their default, which holds wherever there is a sandbox.
-    section(&mut toml, "limits", &["timeout = \"60s\"".to_owned()]);
+    // Their default, which holds wherever there is a sandbox, and nowhere else.
+    if source.word(&format!("{sandbox}.mode"))? != Some("off") {
+        section(&mut toml, "limits", &["timeout = \"60s\"".to_owned()]);
+    }
     let mut lines = Vec::new();
     if let Some(profile) = source.word("tools.profile")? {
         one_of(
@@ -60,6 +78,12 @@ pub fn import(value: &Value) -> Result<Imported, ImportError> {
     for key in ["allow", "deny"] {
         let path = format!("tools.{key}");
         let mut names = source.words(&path)?;
+        // Deny is absolute: a slip of the pen in it must not leave the tool there.
+        let slip = |name: &&&str| !is_known_tool(name) && nearest(name, tool_names()).is_some();
+        if let (Some(name), "deny") = (names.iter().find(slip), key) {
+            let why = tool_name(name).err().unwrap_or_default();
+            return Err(ImportError::Value { key: path, why });
+        }
         names.retain(|name| match tool_name(name) {
             Ok(_) if is_known_tool(name) || is_own_tool(name) => true,
             Ok(_) => {

@@ -60,8 +60,11 @@ pub fn import(value: &Value) -> Result<Imported, ImportError> {
             folder => write.push(folder),
         }
     }
-    if project {
-        sandbox.push("workspace = \"rw\"".to_owned());
+    // A list of what may be written without the project on it: the rest is to be read.
+    let listed = value.pointer("/permissions/filesystem/write").is_some();
+    if project || listed {
+        let access = if project { "rw" } else { "ro" };
+        sandbox.push(format!("workspace = \"{access}\""));
     }
     for path in source.words("permissions.filesystem.deny")? {
         // What the system itself is made of stays to be seen, read-only, by programs; tools
@@ -94,8 +97,8 @@ pub fn import(value: &Value) -> Result<Imported, ImportError> {
     ] {
         for rule in source.words(key)? {
             match Rule::parse(rule) {
-                // The project is there anyway.
-                Ok(_) if rule.ends_with("(./**)") => {}
+                // The project is there anyway, unless it is taken away.
+                Ok(_) if key == "permissions.allow" && rule.ends_with("(./**)") => {}
                 Ok(_) => into.push(rule.to_owned()),
                 Err(error) => notes.push(format!("`{key}`: `{rule}` was left out: {error}")),
             }

@@ -95,6 +95,7 @@ asyncio.run(main())
 events = sandbox.get_audit_log(limit=100)
 for event in events:
     print(f"{event.timestamp}: {event.action} - {event.command}")
+print(len(events) >= 1, [len(sandbox.get_audit_log(limit=most)) for most in (1, 0)])
 "#,
     )?;
     output
@@ -103,7 +104,8 @@ for event in events:
             "safe None\nFalse Recursive deletion\nFalse Deletes the whole file system, Recursive deletion\n\
              True\nFalse\n{}\nblock\nblock\n",
         )?
-        .stdout_has(": ALLOW - echo logged")?;
+        .stdout_has(": ALLOW - echo logged")?
+        .stdout_has("\nTrue [1, 0]\n")?;
     Ok(())
 }
 
@@ -212,12 +214,18 @@ const Sandbox = require('./sandbox');
   console.log(unknown.success, unknown.error.includes('python, javascript, bash'));
   const nothing = await Sandbox.execute({ language: 'bash' });
   console.log(nothing.success, nothing.error);
+  // code-sandbox 203: every error is in the result, also of a call without anything.
+  for (const options of [undefined, null]) {
+    const none = await Sandbox.execute(options);
+    console.log(none.success, none.error);
+  }
 })();
 "#,
     )?
     .succeeds()?
     .stdout_is(
-        "true 42 \"\" 0 number null\nHello from Bash\nError: oops\ntrue\nfalse true\nfalse `code` is missing\n",
+        "true 42 \"\" 0 number null\nHello from Bash\nError: oops\ntrue\nfalse true\nfalse `code` is missing\n\
+         false `code` is missing\nfalse `code` is missing\n",
     )?;
     Ok(())
 }
@@ -292,20 +300,32 @@ try:
     print(sandbox.validate_command("ls"))
 except SandboxError as error:
     print("refused")
+try:
+    print(sandbox.get_audit_log())
+except SandboxError as error:
+    print("name it in the variable SJAIL" in str(error))
+try:
+    print(SecuritySandbox("/nowhere").validate_command("ls"))
+except SandboxError as error:
+    print(error)
 hook = sandbox.create_pre_tool_hook()
 print(asyncio.run(hook({"tool_input": {"command": "ls"}}, "id", None))["decision"])
 "#,
     )?;
-    python.succeeds()?.stdout_is("refused\nblock\n")?;
+    python
+        .succeeds()?
+        .stdout_is("refused\nTrue\nsjail cannot be asked: there is no folder /nowhere\nblock\n")?;
     let node = node(
         scene,
         r#"
 process.env.SJAIL = '/nowhere/sjail';
 const Sandbox = require('./sandbox');
 try { console.log(Sandbox.sandbox_check('ls')) } catch { console.log('refused') }
-Sandbox.execute({ language: 'bash', code: 'echo hi' }).then((result) => console.log(result.success));
+Sandbox.execute({ language: 'bash', code: 'echo hi' }).then((result) => console.log(result.success, result.error));
 "#,
     )?;
-    node.succeeds()?.stdout_is("refused\nfalse\n")?;
+    node.succeeds()?.stdout_is(
+        "refused\nfalse sjail cannot be started: there is no /nowhere/sjail; install it, or name it in the variable SJAIL\n",
+    )?;
     Ok(())
 }

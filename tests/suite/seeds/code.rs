@@ -219,7 +219,7 @@ fn trouble_is_named(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-/// code-sandbox 27, 201-213, 256: errors in the result.
+/// code-sandbox 22-27, 201-213, 256: errors in the result.
 fn errors_are_data(scene: &Scene) -> Verdict {
     let _desk = Desk::at(scene);
     let words = ["--timeout", "60s"];
@@ -245,6 +245,34 @@ fn errors_are_data(scene: &Scene) -> Verdict {
         let got = result(scene, "javascript", "null.x", &words)?;
         let error = got["error"].as_str().unwrap_or_default();
         assert!(error.starts_with("TypeError: "), "{got}");
+        // Also where nobody waits for it: a promise that fails is no success.
+        for (text, error, output) in [
+            (
+                "Promise.reject(new Error('boom'))",
+                json!("Error: boom"),
+                "",
+            ),
+            (
+                "async function f() { await null; throw new TypeError('late') }; f(); 5",
+                json!("TypeError: late"),
+                "5",
+            ),
+            (
+                "Promise.reject(1).catch(() => console.log('caught')); 8",
+                json!(null),
+                "caught\n8",
+            ),
+            ("(async () => { await null; return 7 })()", json!(null), "7"),
+            ("new Promise(() => {})", json!(null), ""),
+        ] {
+            let got = result(scene, "javascript", text, &words)?;
+            assert_eq!(
+                (&got["error"], &got["output"]),
+                (&error, &json!(output)),
+                "{got}"
+            );
+            assert_eq!(got["success"], error.is_null(), "{got}");
+        }
     }
     // A missing interpreter is a sentence.
     let missing = scene
@@ -269,6 +297,12 @@ fn errors_are_data(scene: &Scene) -> Verdict {
         error,
         "Python not found: install python3 and add it to PATH"
     );
+    // code-sandbox 110: there a bare number means milliseconds, so that unit is named, too.
+    let bare = scene.sjail(["code", "--language=bash", "--timeout=5000", "-"]);
+    bare.input("true")
+        .output()?
+        .exits(125)?
+        .stderr_has("`5000` has no unit: write 5000ms, 5000s")?;
     // A language that is not there is data, too.
     let unknown = scene.sjail(["code", "--language", "ruby"]).output()?;
     let unknown = unknown.exits(125)?.json()?;

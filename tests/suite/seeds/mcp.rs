@@ -478,6 +478,12 @@ fn nonsense_gets_an_answer(scene: &Scene) -> Verdict {
     ] {
         assert!(!client.fail(tool, arguments)?.is_empty());
     }
+    // secure-sandbox 163: a sentence, not what the wire calls it.
+    let period = client.fail("sandbox_audit_stats", json!({ "period": "soon" }))?;
+    assert_eq!(
+        period,
+        "a parameter is wrong: period is a time such as 1d, 7d, 30d, or all"
+    );
     // Words that look like flags stay what they are.
     let run = client.call("sandbox_exec", json!({ "command": "--net=host" }))?;
     assert_ne!(run["exit_code"], 0, "{run}");

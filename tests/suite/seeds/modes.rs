@@ -1,7 +1,8 @@
 //! Where commands run, who shares a sandbox, what is seen of the workspace: the controls
 //! of an OpenClaw configuration.
 
-use std::os::unix::fs::symlink;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use serde_json::json;
 use sjail_tests::{Output, Scene, Test, Verdict, tests};
@@ -17,6 +18,7 @@ pub fn tests() -> Vec<Test> {
         elevated_commands_are_asked_about_and_run_on_the_host,
         alerts_are_records_of_their_own,
         errors_end_as_the_table_says,
+        a_log_that_cannot_be_opened_is_a_refusal,
         wrong_words_are_answered_in_a_sentence,
     ]
 }
@@ -257,11 +259,33 @@ fn errors_end_as_the_table_says(scene: &Scene) -> Verdict {
     )?;
     let ask = |line: &str| scene.sjail(["run", "--no-wait", "-c", line]).output();
     ask("rm -rf one")?.exits(75)?;
-    ask("rm -rf two")?.exits(77)?.stderr_has("queue is full")?;
+    ask("rm -rf two")?
+        .exits(77)?
+        .stderr_has("queue is full (1 waiting): answer or clear some")?;
     ask("npm publish")?.exits(77)?.stderr_has("npm publish")?;
     let words = ["audit", "log", "--events", "--last", "100", "--json"];
     let events = desk.sjail(words)?.json()?.to_string();
     assert!(events.contains("\"queue-full\""), "{events}");
+    Ok(())
+}
+
+/// secure-sandbox 283: a failed write of the log stops nothing (`asking` has that), but a log
+/// that cannot be opened holds what was approved, too: nothing runs, and the sentence says so.
+fn a_log_that_cannot_be_opened_is_a_refusal(scene: &Scene) -> Verdict {
+    let log = scene.home().join(".local/state/sjail/audit.db");
+    scene.home_file(".local/state/sjail/audit.db/x", "")?;
+    for folder in [&log, &scene.home().join(".local/state/sjail")] {
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
+    }
+    let refused = scene.sjail(["run", "--", "echo", "ran"]).output()?;
+    refused
+        .exits(125)?
+        .stdout_is("")?
+        .stderr_has("audit.db")?
+        .stderr_has("Nothing was run")?;
+    // The control: without the broker it runs, and says that it is not recorded.
+    let alone = scene.sjail(["run", "--no-broker", "--", "echo", "ran"]);
+    alone.output()?.succeeds()?.stdout_is("ran\n")?;
     Ok(())
 }
 
@@ -271,6 +295,10 @@ fn wrong_words_are_answered_in_a_sentence(scene: &Scene) -> Verdict {
         (&["mcp", "--bogus"], "usage: sjail mcp "),
         (&["queue", "frobnicate"], "usage: sjail queue "),
         (&["run", "--bogus"], "unexpected argument '--bogus'"),
+        (
+            &["audit", "log", "--last", "some"],
+            "write how many as a whole number",
+        ),
         (
             &["policy", "import", "/nowhere"],
             "/nowhere cannot be taken over",

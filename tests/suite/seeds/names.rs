@@ -194,8 +194,18 @@ fn exec_takes_no_isolation_flags(scene: &Scene) -> Verdict {
     for flag in ["--net=host", "--rw=/", "--no-broker", "--allow-degraded"] {
         call(scene, "sandbox-exec", [flag, "ls"])?
             .exits(125)?
-            .stderr_has("unexpected argument")?;
+            .stderr_has("unexpected argument")?
+            .stderr_has("is for the policy to say")?;
     }
+    // One that nobody knows, and options behind the line, are told apart from those.
+    call(scene, "sandbox-exec", ["--bogus", "ls"])?
+        .exits(125)?
+        .lacks("policy")?
+        .stderr_has("unexpected argument '--bogus'")?;
+    let _desk = Desk::at(scene);
+    call(scene, "sandbox-exec", ["ls -l", "--dry-run"])?
+        .exits(127)?
+        .stderr_has("options stand before it")?;
     Ok(())
 }
 
@@ -308,6 +318,17 @@ fn the_log_is_read_exported_and_counted(scene: &Scene) -> Verdict {
         .map(|record| &record["command"])
         .collect();
     assert_eq!(commands, ["echo hello", "rm -rf build"], "{exported}");
+    let words = [
+        "export",
+        "--format",
+        "json",
+        "--output",
+        "/nowhere/audit.json",
+    ];
+    call(scene, "sandbox-audit", words)?
+        .exits(125)?
+        .stderr_has("cannot be exported to /nowhere/audit.json: ")?
+        .stderr_has("name a file in a folder that is there")?;
     call(scene, "sandbox-audit", ["stats"])?
         .succeeds()?
         .stdout_has("2 commands (all)")?;
@@ -348,6 +369,11 @@ fn the_allow_list_is_kept(scene: &Scene) -> Verdict {
     call(scene, name, ["add", "npm install *"])?.succeeds()?;
     let tested = call(scene, name, ["test", "npm install express", "--json"])?;
     assert_eq!(tested.json()?["matching"], json!(["npm install *"]));
+    // secure-sandbox 167-177: one that approves nothing by itself is on the list all the same.
+    call(scene, name, ["add", "git log *", "--no-auto-approve"])?.succeeds()?;
+    call(scene, name, ["test", "git log -1"])?
+        .exits(1)?
+        .stdout_has("`git log *` is on the list without auto_approve")?;
     call(scene, name, ["remove", "cargo build"])?.succeeds()?;
     call(scene, name, ["list"])?.lacks("cargo build")?;
     call(scene, name, ["remove", "cargo build"])?

@@ -262,6 +262,13 @@ fn names_of_other_tools_are_taken_and_told(scene: &Scene) -> Verdict {
         .output()?
         .stdout_has("denied: canvas\n")?
         .stdout_has("not offered by sjail: web_search, nodes\n")?;
+    // sandboxing 188-190: a slip of the pen in what is denied would leave the tool there.
+    for slip in ["exce", "group:runtme"] {
+        let config = json!({ "tools": { "deny": [slip] } });
+        let file = scene.file("slip.json", config.to_string())?;
+        let output = scene.sjail(["policy", "import"]).args([&file]).output()?;
+        output.exits(125)?.stderr_has("did you mean `")?;
+    }
     // A slip of the pen is no other tool.
     scene.home_file(".config/sjail/policy.toml", "[tools]\ndeny = [\"exce\"]\n")?;
     scene
@@ -295,7 +302,7 @@ fn what_is_left_out_is_meant_as_it_is_there(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-/// sandboxing 101: no network, unless `network` is changed.
+/// sandboxing 101: no network, unless `network` is changed, where its containers have it as well.
 fn networks_are_understood(scene: &Scene) -> Verdict {
     for (word, mode, said) in [
         ("none", "none", "became no network"),
@@ -312,6 +319,12 @@ fn networks_are_understood(scene: &Scene) -> Verdict {
         explained.stdout_has(&asks)?;
         assert!(!explained.stdout.contains("allow = *"), "{explained}");
     }
+    let docker = json!({ "docker": { "network": "bridge" } });
+    let config = json!({ "agents": { "defaults": { "sandbox": docker } } });
+    taken_over(scene, &config.to_string())?
+        .stderr_has("docker.network`: `bridge` became a filtered network")?;
+    let explained = scene.sjail(["explain"]).output()?;
+    explained.stdout_has("\n  mode = filtered ")?;
     let config = r#"{ agnts: {}, tools: { profile: "full" }, channels: {} }"#;
     taken_over(scene, config)?
         .stderr_has("`agnts` is not known, did you mean `agents`?")?
@@ -330,7 +343,10 @@ fn mistakes_are_told_without_a_line_that_nobody_wrote(scene: &Scene) -> Verdict 
     let config = json!({ "agents": { "defaults": { "sandbox": { "binds": ["/etc:/x:ro"] } } } });
     let file = scene.file("bad.json", config.to_string())?;
     let output = scene.sjail(["policy", "import"]).args([&file]).output()?;
-    output.exits(125)?.stderr_has("`filesystem.binds`")?;
+    // By the key that its owner wrote, and with the entry that is wrong.
+    output
+        .exits(125)?
+        .stderr_has("`agents.defaults.sandbox.binds`: `/etc:/x:ro` cannot be given: ")?;
     assert!(!output.stderr.contains("bad.json:"), "{output}");
     assert!(!output.stderr.contains(" | "), "{output}");
     Ok(())
@@ -356,6 +372,9 @@ fn a_trusted_machine(scene: &Scene) -> Verdict {
     desk.sjail(["run", "--", "cat", &secret])?
         .stdout_is("seen")?;
     assert_eq!(tools(scene)?.as_array().map(Vec::len), Some(14));
+    // The time limit is the sandbox's (82-92): without one nothing is cut short.
+    let explained = scene.sjail(["explain"]).output()?;
+    explained.stdout_has("\n  timeout = no limit ")?;
     Ok(())
 }
 
@@ -456,6 +475,10 @@ fn explained_as_the_guide_explains(scene: &Scene) -> Verdict {
     elevated: { enabled: true, patterns: ["brew *", "git push *"], requireApproval: true }
   }
 }"#,
+    )?;
+    // Where none is the main one yet, it says how one becomes it.
+    scene.sjail(["explain"]).output()?.stdout_has(
+        "every other session -> jail (`sjail session register NAME` makes one main)\n",
     )?;
     desk.sjail(["session", "register", "agent:main:main"])?
         .succeeds()?;

@@ -313,6 +313,25 @@ fn the_three_layers_are_taken_over(scene: &Scene) -> Verdict {
         .output()?
         .stdout_has("profile = strict")?
         .stdout_has("mode = filtered")?;
+    // ac-security-sandbox 113-121: a list of what may be written is the whole list.
+    let some = json!({ "permissions": { "filesystem": { "write": ["./out/**"] } } });
+    taken_over(scene, &some)?;
+    fs::create_dir_all(scene.workspace().join("out"))?;
+    path(
+        scene,
+        [("a", "read", 0), ("a", "write", 75), ("out/a", "write", 0)],
+    )?;
+    let touch = |name: &str| scene.run(["--", "touch", name]).output();
+    touch("a")?.exits(1)?;
+    touch("out/a")?.succeeds()?;
+    // The project is there without being allowed, but what is denied of it is denied.
+    let denied = json!({ "permissions": { "deny": ["Write(./**)", "Edit(./**)"] } });
+    taken_over(scene, &denied)?;
+    path(
+        scene,
+        [("a", "read", 0), ("a", "write", 77), ("a", "edit", 77)],
+    )?;
+    checks(scene, [("touch a", 77), ("ls", 0)])?;
     // What is not understood is said, never skipped.
     let file = scene.outside_file("odd.json", r#"{"sandbox":{"isolation":"lax"}}"#)?;
     scene
@@ -466,6 +485,18 @@ fn lines_of_listed_commands_run(scene: &Scene) -> Verdict {
             }
             false => assert_eq!(answer, json!({}), "{line}"),
         }
+    }
+    // Listed, but with something around it that the list does not name: that is what is said.
+    for (line, what) in [
+        ("npm test > out.txt", "with a redirection"),
+        ("CI=1 npm test", "with a variable in front"),
+        ("git add $(git ls-files)", "inside another command"),
+    ] {
+        let checked = scene.sjail(["check", line]).output()?;
+        checked
+            .exits(77)?
+            .stdout_has("in allowlist, but not ")?
+            .stdout_has(what)?;
     }
     Ok(())
 }

@@ -17,7 +17,11 @@ pub fn tests() -> Vec<Test> {
 fn a_starter_policy_is_written_once(scene: &Scene) -> Verdict {
     scene.sjail(["init", "policy"]).output()?.succeeds()?;
     scene.sjail(["policy", "check"]).output()?.succeeds()?;
-    scene.sjail(["init", "policy"]).output()?.exits(125)?;
+    scene
+        .sjail(["init", "policy"])
+        .output()?
+        .exits(125)?
+        .stderr_has("sjail.toml cannot be written: there is one already; change that one")?;
     scene
         .sjail(["init", "policy", "--markdown"])
         .output()?
