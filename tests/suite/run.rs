@@ -1,5 +1,7 @@
 //! What a plain `sjail run` promises.
 
+use std::fs;
+
 use sjail_tests::attack::HELD;
 use sjail_tests::{Scene, Test, Verdict, tests};
 
@@ -7,6 +9,7 @@ pub fn suite() -> Vec<Test> {
     tests![
         the_host_runs_programs,
         a_line_is_never_an_option_of_the_shell,
+        standard_streams_can_be_opened_by_name,
         a_trace_names_refused_calls,
     ]
 }
@@ -36,6 +39,42 @@ fn a_line_is_never_an_option_of_the_shell(scene: &Scene) -> Verdict {
         .output()?
         .succeeds()?
         .stdout_is("ran\n")?;
+    Ok(())
+}
+
+/// `/dev/stdout` works where it is a file of the caller's, wherever that lies, or `/dev/null`;
+/// but a file that is added to is not written anew, and nobody's file by it is another's.
+fn standard_streams_can_be_opened_by_name(scene: &Scene) -> Verdict {
+    let sjail = scene.program("sjail");
+    let outside = scene.outside();
+    scene.outside_file("in", "given\n")?;
+    scene.outside_file("log", "before\n")?;
+    let run = |inside: &str, streams: &str| {
+        let line = format!(
+            "{} run --no-broker -q -- sh -c '{inside}' {streams}",
+            sjail.display()
+        );
+        scene
+            .host("sh")
+            .args(["-c", &line])
+            .cwd(scene.workspace())
+            .output()
+    };
+    let at = |name: &str| outside.join(name).display().to_string();
+    let streams = format!("<{} >{} 2>/dev/null", at("in"), at("out"));
+    let inside = "cat /dev/stdin && echo more >>/dev/stdout && echo lost >/dev/stderr";
+    run(inside, &streams)?.succeeds()?;
+    assert_eq!(fs::read_to_string(at("out"))?, "given\nmore\n");
+    // Not for more than it is open for, and not by its own name.
+    let inside = format!("echo x >/dev/stdin || echo x >{0} || cat {0}", at("in"));
+    let output = run(&inside, &format!("<{}", at("in")))?;
+    assert_ne!(output.code(), Some(0), "{output}");
+    assert_eq!(fs::read_to_string(at("in"))?, "given\n");
+    run(
+        "echo after; echo x >/dev/stdout",
+        &format!(">>{} 2>/dev/null", at("log")),
+    )?;
+    assert_eq!(fs::read_to_string(at("log"))?, "before\nafter\n");
     Ok(())
 }
 
