@@ -395,10 +395,12 @@ fn meets(rule: &Rule, line: &Classification, bases: Bases<'_>) -> Match {
             for effect in effects {
                 let touched = touches(&effect.action)
                     .filter(|(operation, _)| rule.concerns(*operation))
-                    .and_then(|(_, target)| target.resolved.as_deref());
-                if touched
-                    .is_some_and(|path| rule.pattern.covers(path.as_bytes(), bases, Case::Folded))
-                {
+                    .and_then(|(_, target)| target.sought());
+                // The shell looks for the target of a redirection, too.
+                if touched.is_some_and(|path| {
+                    let pattern = &rule.pattern;
+                    pattern.could_cover(path.as_bytes(), bases, Case::Folded)
+                }) {
                     return Match::Yes(effect.span);
                 }
             }

@@ -98,8 +98,18 @@ pub struct Target {
     /// Absolute and normalised, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolved: Option<String>,
+    /// The same with the shell's wildcards in it, where those say which.
+    #[serde(skip)]
+    pub searched: Option<String>,
     /// What kind of place it is.
     pub place: Place,
+}
+
+impl Target {
+    /// Where the line looks for it: one path, or what the shell makes of wildcards.
+    pub fn sought(&self) -> Option<&str> {
+        self.resolved.as_deref().or(self.searched.as_deref())
+    }
 }
 
 /// What kind of place a path points to.

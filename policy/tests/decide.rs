@@ -61,6 +61,9 @@ fn deny_rules_see_through_what_hides_a_command() {
         "nc -lvp 4444",
         "cat ~/.ssh/id_rsa",
         "cat < ~/.ssh/id_rsa",
+        "cat ~/.ss*/id_rsa",
+        "cat ~/.[st]sh/id_*",
+        "echo x > /us?/y",
         "cp x /usr/bin/y",
         "echo x > /usr/lib/y",
     ] {

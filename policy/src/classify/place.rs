@@ -15,13 +15,20 @@ pub(crate) fn target(given: &Given, cwd: &Cwd, context: &Context) -> Target {
         return Target {
             typed,
             resolved: None,
+            searched: None,
             place: Place::Unknown,
         };
     };
     let place = place(&path, given, context);
+    let (resolved, searched) = match (given.exact, given.glob) {
+        (true, _) => (Some(path), None),
+        (false, true) => (None, Some(path)),
+        (false, false) => (None, None),
+    };
     Target {
         typed,
-        resolved: given.exact.then_some(path),
+        resolved,
+        searched,
         place,
     }
 }

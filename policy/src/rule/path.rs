@@ -138,6 +138,17 @@ impl PathPattern {
 
     /// Whether an absolute path without `.` and `..` is the pattern's, or lies below what is.
     pub fn covers(&self, path: &[u8], bases: Bases<'_>, case: Case) -> bool {
+        self.fits(path, bases, Reading::Names(case))
+    }
+
+    /// The same for a path as a line has it, in which the shell may find more than one: one of
+    /// those could be the pattern's. Names that the pattern spells out are compared with its
+    /// wildcards; where both have some, nobody can tell.
+    pub fn could_cover(&self, path: &[u8], bases: Bases<'_>, case: Case) -> bool {
+        self.fits(path, bases, Reading::Globs(case))
+    }
+
+    fn fits(&self, path: &[u8], bases: Bases<'_>, reading: Reading) -> bool {
         let base: &[u8] = match self.base {
             Base::Root => b"",
             Base::Home => bases.home,
@@ -146,11 +157,11 @@ impl PathPattern {
         let mut names = names(path);
         for wanted in names_of(base) {
             match names.next() {
-                Some(name) if same(wanted, name, case) => {}
+                Some(name) if reading.is(wanted, name) => {}
                 _ => return false,
             }
         }
-        covers(&self.segments, names, case)
+        covers(&self.segments, names, reading)
     }
 
     /// The pattern as an absolute one, for a plan.
@@ -183,11 +194,42 @@ pub fn absolute_covers(pattern: &[u8], path: &[u8], case: Case) -> bool {
             name => Segment::Name(String::from_utf8_lossy(name).into_owned()),
         })
         .collect();
-    covers(&segments, names(path), case)
+    covers(&segments, names(path), Reading::Names(case))
+}
+
+/// How the names in a path are read.
+#[derive(Debug, Clone, Copy)]
+enum Reading {
+    /// As they are.
+    Names(Case),
+    /// As the shell would: one could stand for others.
+    Globs(Case),
+}
+
+impl Reading {
+    /// Whether a name is this one.
+    fn is(self, wanted: &[u8], name: &[u8]) -> bool {
+        match self {
+            Reading::Names(case) => same(wanted, name, case),
+            Reading::Globs(case) => same(wanted, name, case) || could_be(name, wanted, case),
+        }
+    }
+
+    /// Whether a name is one that a pattern wants.
+    fn fits(self, wanted: &[u8], name: &[u8]) -> bool {
+        match self {
+            Reading::Names(case) => wildcard(wanted, name, case),
+            Reading::Globs(case) => wildcard(wanted, name, case) || could_be(name, wanted, case),
+        }
+    }
 }
 
 /// Walks the names once, keeping every place in the pattern that could have been reached.
-fn covers<'a>(segments: &[Segment], names: impl Iterator<Item = &'a [u8]>, case: Case) -> bool {
+fn covers<'a>(
+    segments: &[Segment],
+    names: impl Iterator<Item = &'a [u8]>,
+    reading: Reading,
+) -> bool {
     let mut reached = vec![false; segments.len() + 1];
     let mark = |reached: &mut Vec<bool>, mut place: usize| {
         loop {
@@ -212,7 +254,7 @@ fn covers<'a>(segments: &[Segment], names: impl Iterator<Item = &'a [u8]>, case:
             }
             match segment {
                 Segment::AnyDepth => mark(&mut next, place),
-                Segment::Name(wanted) if wildcard(wanted.as_bytes(), name, case) => {
+                Segment::Name(wanted) if reading.fits(wanted.as_bytes(), name) => {
                     mark(&mut next, place + 1)
                 }
                 Segment::Name(_) => {}
@@ -224,6 +266,39 @@ fn covers<'a>(segments: &[Segment], names: impl Iterator<Item = &'a [u8]>, case:
         reached = next;
     }
     false
+}
+
+/// What the shell takes for more than itself in a path.
+const GLOBS: [u8; 3] = [b'*', b'?', b'['];
+
+/// Whether the shell could find this name for a glob. One that begins with a dot it finds only
+/// for a glob that does.
+fn could_be(glob: &[u8], name: &[u8], case: Case) -> bool {
+    let is_spelled = !name.contains(&b'*') && !name.contains(&b'?');
+    let is_hidden = name.first() == Some(&b'.') && glob.first() != Some(&b'.');
+    let is_glob = glob.iter().any(|byte| GLOBS.contains(byte));
+    is_spelled && is_glob && !is_hidden && wildcard(&without_classes(glob), name, case)
+}
+
+/// A glob with `?` for each class of characters.
+fn without_classes(glob: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(glob.len());
+    let mut rest = glob;
+    while let Some((first, after)) = rest.split_first() {
+        // The first of a class can be its own end.
+        let end = after.iter().skip(1).position(|byte| *byte == b']');
+        (plain, rest) = match (first, end) {
+            (b'[', Some(end)) => {
+                plain.push(b'?');
+                (plain, after.get(end + 2..).unwrap_or_default())
+            }
+            _ => {
+                plain.push(*first);
+                (plain, after)
+            }
+        };
+    }
+    plain
 }
 
 fn wildcard(pattern: &[u8], name: &[u8], case: Case) -> bool {
@@ -320,6 +395,35 @@ mod tests {
         PathPattern::parse(pattern)
             .unwrap()
             .covers(path.as_bytes(), BASES, Case::Exact)
+    }
+
+    #[test]
+    fn what_the_shell_could_find() {
+        let could = |pattern: &str, path: &str| {
+            let pattern = PathPattern::parse(pattern).unwrap();
+            pattern.could_cover(path.as_bytes(), BASES, Case::Folded)
+        };
+        for (pattern, path, expected) in [
+            (".env", "/home/u/ws/.en*", true),
+            (".env", "/home/u/ws/.e?v", true),
+            (".env", "/home/u/ws/a/.[ef]nv", true),
+            (".env", "/home/u/ws/.*", true),
+            (".env", "/home/u/ws/a*/.env", true),
+            // The shell finds no hidden name for these.
+            (".env", "/home/u/ws/*", false),
+            (".env", "/home/u/ws/?env", false),
+            (".env", "/home/u/ws/.x*", false),
+            ("./secret/**", "/home/u/ws/sec*/a", true),
+            ("./secret/**", "/home/u/ws/*", true),
+            ("./secret/**", "/home/u/ws/src/*", false),
+            ("~/.ssh/id_rsa", "/home/u/.ssh/*", true),
+            ("~/.ssh/id_rsa", "/home/*/.ssh/id_rsa", true),
+            // Both have wildcards.
+            ("*.pem", "/home/u/ws/a*", false),
+            ("*.pem", "/home/u/ws/a*.pem", true),
+        ] {
+            assert_eq!(could(pattern, path), expected, "{pattern} {path}");
+        }
     }
 
     #[test]
