@@ -12,7 +12,7 @@ pub mod sandbox;
 pub mod trust;
 
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
+use std::io::{BufRead, IsTerminal, Write};
 
 use clap::Parser;
 use sjail_policy::show::inert_json;
@@ -123,6 +123,24 @@ pub fn read<T: Parser>(words: &[OsString]) -> Result<T, Failure> {
 pub fn print(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Asks a question on the terminal that only a typed `yes` answers; without a terminal there
+/// is nobody to ask.
+pub fn says_yes(question: &str, nobody: Error) -> Result<bool, Error> {
+    if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
+        return Err(nobody);
+    }
+    // Keys typed before the question was there are no answer to it.
+    let _ = nix::sys::termios::tcflush(std::io::stdin(), nix::sys::termios::FlushArg::TCIFLUSH);
+    print(&format!("{question} Type yes: "));
+    let _ = std::io::stdout().flush();
+    let mut answer = String::new();
+    std::io::stdin()
+        .lock()
+        .read_line(&mut answer)
+        .map_err(|error| Error::Stream { error })?;
+    Ok(answer.trim() == "yes")
 }
 
 /// Prints a value as JSON, for people if they are looking.

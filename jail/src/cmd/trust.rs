@@ -1,7 +1,6 @@
 //! `sjail trust`: lets a workspace's policy loosen what it says, after somebody has read it.
 
 use std::ffi::OsString;
-use std::io::{BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 
 use clap::Parser;
@@ -9,7 +8,7 @@ use sjail_policy::bytes::ByteString;
 use sjail_policy::config::{CommandLine, Ignored, Sources, Trust, WorkspaceFile, load};
 use sjail_policy::show::inert;
 
-use super::{Failure, print, print_json, read};
+use super::{Failure, print, print_json, read, says_yes};
 use crate::caller::{Account, State};
 use crate::error::Error;
 use crate::exit::Exit;
@@ -115,7 +114,8 @@ fn pin(
     }
     let agreed = if args.hash.is_empty() {
         print(&description(sources, file, &hash)?);
-        asked(&shown)?
+        // Without a terminal nobody can have read the file: then it must be named by its hash.
+        says_yes(&format!("\nTrust {shown}?"), Error::TrustNeedsTerminal)?
     } else {
         args.hash
             .iter()
@@ -150,24 +150,6 @@ fn description(sources: &Sources, file: &WorkspaceFile, hash: &str) -> Result<St
         }
     }
     Ok(text)
-}
-
-/// Asks on the terminal. Without one nobody can have read the file: then it must be named by
-/// its hash.
-fn asked(shown: &str) -> Result<bool, Error> {
-    if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
-        return Err(Error::TrustNeedsTerminal);
-    }
-    // Keys typed before the question was there are no answer to it.
-    let _ = nix::sys::termios::tcflush(std::io::stdin(), nix::sys::termios::FlushArg::TCIFLUSH);
-    print(&format!("\nTrust {shown}? Type yes: "));
-    let _ = std::io::stdout().flush();
-    let mut answer = String::new();
-    std::io::stdin()
-        .lock()
-        .read_line(&mut answer)
-        .map_err(|error| Error::Stream { error })?;
-    Ok(answer.trim() == "yes")
 }
 
 #[cfg(test)]

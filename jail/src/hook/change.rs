@@ -1,7 +1,7 @@
 //! A change to an agent's settings: shown, agreed to, what was there kept, and written whole.
 
 use std::fs;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use sjail_policy::show::inert;
 
 use super::agent::Agent;
 use super::settings::{mark, shown};
-use crate::cmd::{Failure, print};
+use crate::cmd::{Failure, print, says_yes};
 use crate::error::Error;
 use crate::exit::Exit;
 
@@ -27,7 +27,7 @@ pub fn change(file: &Path, old: Option<&str>, new: Option<&str>, yes: bool) -> R
         shown(file),
         difference(old.unwrap_or_default(), new.unwrap_or_default())
     ));
-    if !yes && !agreed()? {
+    if !yes && !says_yes("Write it?", Error::NeedsYes)? {
         print("nothing was changed\n");
         return Ok(Exit::Blocked.code());
     }
@@ -131,18 +131,6 @@ fn difference(old: &str, new: &str) -> String {
         }
     }
     text
-}
-
-fn agreed() -> Result<bool, Error> {
-    if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
-        return Err(Error::NeedsYes);
-    }
-    print("Write it? Type yes: ");
-    let mut answer = String::new();
-    std::io::stdin()
-        .read_line(&mut answer)
-        .map_err(|error| Error::Stream { error })?;
-    Ok(answer.trim() == "yes")
 }
 
 #[cfg(test)]
