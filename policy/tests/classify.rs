@@ -243,7 +243,9 @@ fn what_cannot_be_known_is_asked_about() {
         "/bin/c?t x",
         "cat x | sh",
         "sh -c \"$code\"",
-        "echo 'never closed",
+        "'never closed",
+        "echo $(never closed",
+        "echo \"$x",
         "xargs sh -c < list",
     ] {
         let answer = judged(line);

@@ -39,8 +39,9 @@ fn what_breaks_off_at_the_end_is_asked_about() {
         &[
             "if [ -d x ]; then rm -rf x",
             "if true; then ls; done; ls",
-            "echo 'ls",
-            "echo \"ls",
+            "echo 'rm' 'ls",
+            "echo \"$x ls",
+            "ls; echo 'ls",
             "echo `ls",
         ],
     );

@@ -8,6 +8,7 @@ mod assigned;
 mod bomb;
 pub(crate) mod call;
 mod context;
+mod cut_off;
 mod disagree;
 pub(crate) mod draft;
 mod expand;
@@ -45,6 +46,9 @@ const FAILED: &str = "The classifier failed";
 /// What a shell line does, and how risky that is.
 pub fn classify(line: &[u8], context: &Context) -> Classification {
     guarded(line.len(), || {
+        if let Some(answer) = Judge::cut_off(line, context) {
+            return answer;
+        }
         let script = shell::parse(line);
         let mut judge = Judge::new(context);
         let mut state = judge.fresh_state();

@@ -175,9 +175,13 @@ impl Judge<'_> {
         let returns = |at: usize| line.get(at + 1).is_some_and(|&next| next != b'\n');
         let mut start = 0;
         for chunk in line.utf8_chunks() {
-            let mut letters = chunk.valid().char_indices();
-            let hidden = letters
-                .find(|&(at, letter)| hides(letter) || (letter == '\r' && returns(start + at)));
+            let text = chunk.valid();
+            let mut letters = text.char_indices();
+            let hidden = letters.find(|&(at, letter)| match letter {
+                '\r' => returns(start + at),
+                '\u{1b}' => !text.get(at..).is_some_and(only_colours),
+                _ => hides(letter),
+            });
             if let Some((at, letter)) = hidden {
                 let at = start + at;
                 let span = Span::new(at, at + letter.len_utf8());
@@ -248,6 +252,12 @@ impl Judge<'_> {
         self.raw(Risk::Dangerous, "Breaks off unfinished", call.span);
     }
 
+    /// The same inside quotes that are never closed: a shell refuses that as a whole.
+    pub(crate) fn breaks_off_quoted(&mut self, span: Span) {
+        self.unfinished = true;
+        self.raw(Risk::Normal, "Breaks off inside quotes", span);
+    }
+
     fn raw(&mut self, risk: Risk, says: &'static str, span: Span) {
         let call = Call {
             span,
@@ -260,6 +270,22 @@ impl Judge<'_> {
     }
 }
 
+/// Whether text begins with an escape that gives letters a colour that can be seen, or takes
+/// it back: it hides nothing.
+fn only_colours(text: &str) -> bool {
+    let colour = |number: &str| {
+        matches!(
+            number,
+            "" | "0" | "1" | "3" | "4" | "22" | "23" | "24" | "39"
+        ) || matches!(number.as_bytes(), [b'3' | b'9', b'1'..=b'6'])
+    };
+    let numbers = text.strip_prefix("\u{1b}[").and_then(|rest| {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != ';')?;
+        rest.get(end..)?.starts_with('m').then(|| rest.get(..end))?
+    });
+    numbers.is_some_and(|numbers| numbers.split(';').all(colour))
+}
+
 /// Control characters, text direction, zero width, tags.
 fn hides(letter: char) -> bool {
     match letter {
@@ -270,5 +296,39 @@ fn hides(letter: char) -> bool {
         '\u{2028}' | '\u{2029}' | '\u{e0100}'..='\u{e01ef}' => true,
         '\u{e0000}'..='\u{e007f}' | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' => true,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Context, classify};
+
+    #[test]
+    fn a_colour_hides_nothing_and_every_other_escape_may() {
+        let hides = |line: &str| {
+            let answer = classify(line.as_bytes(), &Context::default());
+            answer.reasons.iter().any(|why| why == "Hidden characters")
+        };
+        for line in [
+            "echo '\u{1b}[31mred\u{1b}[0m'",
+            "echo '\u{1b}[1;92mgreen\u{1b}[m'",
+            "echo '\u{1b}[3;4mslanted\u{1b}[39m'",
+        ] {
+            assert!(!hides(line), "{line:?}");
+        }
+        for line in [
+            "echo '\u{1b}[8mconcealed'",
+            "echo '\u{1b}[30mblack'",
+            "echo '\u{1b}[31;40;8mboth'",
+            "echo '\u{1b}[2K'",
+            "echo '\u{1b}[1A'",
+            "echo '\u{1b}]0;title\u{7}'",
+            "echo '\u{1b}[031m'",
+            "echo '\u{1b}[31m\u{1b}[8mthen'",
+            "echo '\u{1b}",
+            "echo '\u{1b}[31",
+        ] {
+            assert!(hides(line), "{line:?}");
+        }
     }
 }
