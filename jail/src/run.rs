@@ -54,28 +54,22 @@ pub fn run(args: &RunArgs) -> u8 {
 
 fn attempt(args: &RunArgs, report: &mut Report) -> Result<Outcome, Error> {
     sys::process::survive_file_size_limit().map_err(Error::Signals)?;
-    let early = match args.user {
-        None => ahead(args),
-        Some(_) => None,
-    };
     let account = caller::become_user(args.user.as_deref())?;
     if account.uid == 0 {
         report
             .note("the command runs as root inside the jail; --user NAME runs it as somebody else");
     }
     let desk = Desk::of(args, &account);
-    let ahead = match args.user {
-        None => early,
-        Some(_) => ahead(args),
-    };
     if args.no_broker {
-        return alone(args, account, ahead, report);
+        return alone(args, account, ahead(args), report);
     }
     let wish = request::wish(args, &account)?;
     if desk.is_inside() {
         no_other_jail(&wish)?;
     }
     let inquiry = permission::submit(&desk, wish, report)?;
+    // Behind the question: whoever answers it begins at once, on another processor.
+    let ahead = ahead(args);
     let is_own = args.user.is_none() && args.approval.is_none() && !desk.is_inside();
     let source = match is_own {
         true => Source::Command {
@@ -130,8 +124,7 @@ fn ran_elsewhere(args: &RunArgs, told: Elsewhere, report: &mut Report) -> Outcom
 /// Has the namespaces made while the policy is read and the broker asked, where that is
 /// likely to be of use. What stands in the way is said when they are needed.
 fn ahead(args: &RunArgs) -> Option<Vanguard> {
-    let is_inside = args.user.is_none() && inside::an_agents_jail();
-    if args.allow_degraded || is_inside {
+    if args.allow_degraded || inside::an_agents_jail() {
         return None;
     }
     let network = match args.net.as_ref().is_some_and(|mode| mode == "host") {

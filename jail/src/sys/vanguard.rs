@@ -169,14 +169,19 @@ impl Vanguard {
         }
         self.shared.answer()?;
         let shared = &self.shared;
-        match Pid::from_raw(shared.pid.load(Ordering::Acquire)) {
-            pid if pid.as_raw() > 0 => Ok(Cloned {
-                pid,
-                // SAFETY: the kernel put it into our table for the one who reads this.
-                pidfd: unsafe { OwnedFd::from_raw_fd(shared.pidfd.load(Ordering::Acquire)) },
-            }),
-            _ => Err(Errno::ECHILD).at(Step::Namespaces),
+        let pid = Pid::from_raw(shared.pid.load(Ordering::Acquire));
+        if pid.as_raw() <= 0 {
+            return Err(Errno::ECHILD).at(Step::Namespaces);
         }
+        // It begins where the vanguard was, not behind us, and is not kept to that.
+        if let Some(all) = &shared.processors {
+            let _ = sched_setaffinity(pid, all);
+        }
+        Ok(Cloned {
+            pid,
+            // SAFETY: the kernel put it into our table for the one who reads this.
+            pidfd: unsafe { OwnedFd::from_raw_fd(shared.pidfd.load(Ordering::Acquire)) },
+        })
     }
 
     /// Calls it back and tells whether it got the namespaces.
@@ -297,22 +302,9 @@ impl Shared {
                     let _ =
                         unsafe { raw::call(libc::SYS_futex, [address, wait, WAIT as usize, 0, 0]) };
                 }
-                CLONE => {
-                    self.use_all_processors();
-                    return self.clone_first().at(Step::Namespaces);
-                }
+                CLONE => return self.clone_first().at(Step::Namespaces),
                 _ => return Ok(()),
             }
-        }
-    }
-
-    /// The jail is not kept to the processors that it began on.
-    fn use_all_processors(&self) {
-        if let Some(all) = &self.processors {
-            let (size, at) = (size_of_val(all), (&raw const *all) as usize);
-            // SAFETY: reads a set of the stated size, which outlives the call. Where it fails,
-            // nothing has been narrowed before, either.
-            let _ = unsafe { raw::call(libc::SYS_sched_setaffinity, [0, size, at, 0, 0]) };
         }
     }
 
