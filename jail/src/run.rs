@@ -54,6 +54,11 @@ pub fn run(args: &RunArgs) -> u8 {
 
 fn attempt(args: &RunArgs, report: &mut Report) -> Result<Outcome, Error> {
     sys::process::survive_file_size_limit().map_err(Error::Signals)?;
+    // Nobody is asked: the namespaces are what takes longest.
+    let at_once = match (args.no_broker, &args.user) {
+        (true, None) => ahead(args),
+        _ => None,
+    };
     let account = caller::become_user(args.user.as_deref())?;
     if account.uid == 0 {
         report
@@ -61,7 +66,8 @@ fn attempt(args: &RunArgs, report: &mut Report) -> Result<Outcome, Error> {
     }
     let desk = Desk::of(args, &account);
     if args.no_broker {
-        return alone(args, account, ahead(args), report);
+        let ahead = at_once.or_else(|| ahead(args));
+        return alone(args, account, ahead, report);
     }
     let wish = request::wish(args, &account)?;
     if desk.is_inside() {
