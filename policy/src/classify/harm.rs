@@ -156,6 +156,9 @@ fn delete(place: Place, given: &Given) -> (Risk, &'static str) {
         Place::Secret => (Risk::Dangerous, "Deletes keys or passwords"),
         Place::System | Place::SystemItself => (Risk::Dangerous, "Deletes system files"),
         Place::HomeItself if given.glob => (Risk::Dangerous, "Deletes files of the home folder"),
+        Place::WorkspaceItself if given.glob => {
+            (Risk::Dangerous, "Deletes all files of the workspace")
+        }
         Place::Protected => (Risk::Dangerous, "Deletes a file that runs code later"),
         _ => (Risk::Normal, ""),
     }

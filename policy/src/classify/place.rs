@@ -96,12 +96,8 @@ fn place(path: &str, given: &Given, context: &Context) -> Place {
         return Place::SystemItself;
     }
     let inside = inside(path, &context.workspace);
-    let listed = listed(folder, context, inside.is_some());
-    match listed {
-        None => {}
-        // A workspace below /tmp, /srv or /usr/src is a workspace first.
-        Some(Place::Temp | Place::System | Place::Elsewhere) if inside.is_some() => {}
-        Some(place) => return place,
+    if let Some(place) = listed(folder, context, inside.is_some()) {
+        return place;
     }
     if inside.is_some() {
         return Place::Workspace;
@@ -224,12 +220,19 @@ fn listed(path: &str, context: &Context, in_workspace: bool) -> Option<Place> {
     let has_dot_name = path.contains("/.");
     let found = entries().iter().find(|entry| match entry.below {
         _ if entry.place == Place::Protected && !in_workspace => false,
+        // A workspace below /tmp, /srv or /usr/src is a workspace first.
+        _ if in_workspace && is_wide(entry.place) => false,
         Below::Home => below_home.is_some_and(|rest| entry.matches(rest)),
         Below::Root => entry.matches(top),
         Below::Any if entry.first == Some(b'.') && !has_dot_name => false,
         Below::Any => path.contains(entry.start) && anywhere(entry.pattern, path),
     });
     found.map(|entry| entry.place)
+}
+
+/// Whether such a place may hold a whole workspace.
+fn is_wide(place: Place) -> bool {
+    matches!(place, Place::Temp | Place::System | Place::Elsewhere)
 }
 
 /// Where a pattern of the table begins.

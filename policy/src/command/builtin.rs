@@ -245,7 +245,11 @@ pub(crate) fn eval(act: &mut Act<'_, '_>) -> Flow {
 pub(crate) fn source(act: &mut Act<'_, '_>) -> Flow {
     describe_base(act);
     let Some(file) = act.positionals().next().cloned() else {
-        return Flow::literal("");
+        // fish reads its input then.
+        return match act.stdin().from == Sources::NONE {
+            true => Flow::literal(""),
+            false => run::input(act, Language::Shell),
+        };
     };
     let input = file.text != "-" && run::is_input(&file.text);
     let flow = if input {

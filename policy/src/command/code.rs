@@ -236,6 +236,8 @@ impl Look<'_, '_> {
         };
         // What looks like a statement in a text is data, unless something may run it.
         let mut data: Vec<&str> = Vec::new();
+        // In Python, so is what looks like a call.
+        let mut calls_of_python: Vec<(Means, &str)> = Vec::new();
         let looked_for = CODE.iter().filter(|code| code.means != Means::Home);
         let language = self.language;
         for code in looked_for.filter(|code| speaks(language, code)) {
@@ -262,15 +264,21 @@ impl Look<'_, '_> {
                 let is_text = code.means == Means::Drop && !outside;
                 if is_text && language != Language::PowerShell {
                     data.push(pattern);
+                } else if language == Language::Python {
+                    calls_of_python.push((code.means, pattern));
                 } else {
-                    self.occurrences(code.means, pattern);
+                    self.occurrences(code.means, pattern, None);
                 }
             }
         }
         if found.starts(text) {
             for pattern in data {
-                self.occurrences(Means::Drop, pattern);
+                self.occurrences(Means::Drop, pattern, None);
             }
+        }
+        let bare = (!found.runs_texts(text)).then_some(found.bare.as_slice());
+        for (means, pattern) in calls_of_python {
+            self.occurrences(means, pattern, bare);
         }
         self.together(&found);
         self.carried(&found);
@@ -278,11 +286,13 @@ impl Look<'_, '_> {
         self.strangers(&found, readable);
     }
 
-    /// Looks at each call of a kind and its literal arguments.
-    fn occurrences(&mut self, means: Means, pattern: &str) {
+    /// Looks at each call of a kind and its literal arguments; where the source without its
+    /// texts is given, only at what stands outside of these.
+    fn occurrences(&mut self, means: Means, pattern: &str, bare: Option<&[u8]>) {
         let text = self.source.text.as_str();
         for (at, _) in text.match_indices(pattern) {
-            if !is_call(text, at, pattern, means) {
+            let is_data = bare.is_some_and(|bare| !is_outside(bare, at, pattern));
+            if is_data || !is_call(text, at, pattern, means) {
                 continue;
             }
             self.calls += 1;

@@ -11,6 +11,7 @@ use crate::classify::flow::{Flow, Sources};
 use crate::classify::given::Given;
 use crate::classify::harm::{self, Touch};
 use crate::classify::judge::{Call, Judge};
+use crate::classify::place;
 use crate::classify::state::State;
 use crate::effect::Action;
 use crate::risk::Risk;
@@ -364,6 +365,14 @@ fn vim_shell(command: &str) -> Option<&str> {
         .find_map(|start| command.strip_prefix(start))
 }
 
+/// `delete("path", "rf")`: what it removes, and whether with all below it.
+fn vim_deletion(command: &str) -> Option<(&str, bool)> {
+    let (_, arguments) = command.split_once("delete(")?;
+    let mut texts = arguments.split(['"', '\'']).skip(1).step_by(2);
+    let path = texts.next()?;
+    Some((path, texts.next().is_some_and(|flags| flags.contains('r'))))
+}
+
 /// An editor's commands: `:!command`, `:w file`, `:py …`.
 pub(crate) fn vim(
     judge: &mut Judge<'_>,
@@ -395,6 +404,14 @@ pub(crate) fn vim(
             inner.stdin = Default::default();
             let mut fresh = State::new(state.cwd.clone());
             judge.text(command, &mut fresh, &inner, source.span);
+        } else if let Some((path, tree)) = vim_deletion(part) {
+            let touched = match tree {
+                true => Touch::DeleteTree,
+                false => Touch::Delete,
+            };
+            let path = source.part(path);
+            let target = place::target(&path, &state.cwd, judge.context);
+            harm::touch(draft, touched, &path, target);
         } else if part.contains("system(")
             || part.starts_with("shell")
             || part.starts_with("set shell")

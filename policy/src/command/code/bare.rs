@@ -14,9 +14,10 @@ pub(super) fn bare(source: &str, language: Language) -> Vec<u8> {
                 at += 2;
                 continue;
             }
-            quote @ (b'"' | b'\'') => text_end(rest, quote),
+            quote @ (b'"' | b'\'') => text_end(rest, quote, language),
             _ if begins_comment(source.as_bytes(), at, language) => {
-                Some(rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len()))
+                let ends = |byte: &u8| ends_line(*byte, language);
+                Some(rest.iter().position(ends).unwrap_or(rest.len()))
             }
             _ => None,
         };
@@ -36,21 +37,24 @@ pub(super) fn bare(source: &str, language: Language) -> Vec<u8> {
 }
 
 /// Where the text that begins here ends, its closing quote included.
-fn text_end(rest: &[u8], quote: u8) -> Option<usize> {
-    if rest.starts_with(&[quote, quote, quote]) {
-        let inside = &rest[3..];
-        let end = inside.windows(3).position(|part| part == [quote; 3])?;
-        return Some(end + 6);
-    }
-    let mut at = 1;
+fn text_end(rest: &[u8], quote: u8, language: Language) -> Option<usize> {
+    let long = [quote; 3];
+    let is_long = rest.starts_with(&long);
+    let mut at = if is_long { 3 } else { 1 };
     loop {
-        match rest.get(at)? {
+        match *rest.get(at)? {
             b'\\' => at += 2,
-            b'\n' => return None,
-            byte if *byte == quote => return Some(at + 1),
+            byte if !is_long && ends_line(byte, language) => return None,
+            _ if is_long && rest[at..].starts_with(&long) => return Some(at + 3),
+            byte if !is_long && byte == quote => return Some(at + 1),
             _ => at += 1,
         }
     }
+}
+
+/// Python also ends a line at a carriage return.
+fn ends_line(byte: u8, language: Language) -> bool {
+    byte == b'\n' || byte == b'\r' && language == Language::Python
 }
 
 fn begins_comment(source: &[u8], at: usize, language: Language) -> bool {
@@ -59,7 +63,8 @@ fn begins_comment(source: &[u8], at: usize, language: Language) -> bool {
         Language::JavaScript | Language::Php => b"//",
         _ => return false,
     };
-    let apart = at == 0 || source[at - 1].is_ascii_whitespace();
+    // Elsewhere a mark within a word is part of it: `$#a`.
+    let apart = language == Language::Python || at == 0 || source[at - 1].is_ascii_whitespace();
     apart && source[at..].starts_with(mark)
 }
 
@@ -73,6 +78,14 @@ mod tests {
             (Language::Python, "f('exec') # system", "f('     ) #"),
             (Language::Python, "'''a\nb''' x", "'   \n     x"),
             (Language::Python, "f(f'{exec}')", "f(f'{exec}')"),
+            (
+                Language::Python,
+                "a=1#\'\'\'\nexec\n#\'\'\'",
+                "a=1#   \nexec\n#",
+            ),
+            (Language::Python, "#a\rexec", "# \rexec"),
+            (Language::Python, "'a\rexec '", "'a\rexec '"),
+            (Language::Python, "\"\"\"a\\\"\"\"\" x", "\"         x"),
             (Language::Python, "don't\nexec", "don't\nexec"),
             (
                 Language::JavaScript,

@@ -27,6 +27,7 @@ const STARTING: &[&[u8]] = &[
     b"sys.process",
     b"getattr(",
     b"__import__(",
+    b"import_module",
     b"](",
 ];
 
@@ -108,9 +109,24 @@ impl Found {
         let calls = [Means::Shell, Means::Argv, Means::Evaluate];
         calls.iter().any(|means| self.outside.contains(means))
             || MODULES.iter().any(|module| text.contains(module))
-            || STARTING
+            || STARTING.iter().any(|word| self.has_bare(word))
+    }
+
+    /// Whether a source in Python may run what stands in its texts. Its modules are named
+    /// outside of texts, unless its bytes are read in another way than they stand there.
+    pub(super) fn runs_texts(&self, text: &str) -> bool {
+        let calls = [Means::Shell, Means::Argv, Means::Evaluate];
+        let is_read_otherwise = text.lines().take(2).any(|line| line.contains("coding"));
+        is_read_otherwise
+            || calls.iter().any(|means| self.outside.contains(means))
+            || MODULES
                 .iter()
-                .any(|word| self.bare.windows(word.len()).any(|part| part == *word))
+                .any(|module| self.has_bare(module.as_bytes()))
+            || STARTING.iter().any(|word| self.has_bare(word))
+    }
+
+    fn has_bare(&self, word: &[u8]) -> bool {
+        self.bare.windows(word.len()).any(|part| part == word)
     }
 }
 
