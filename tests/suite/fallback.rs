@@ -234,10 +234,10 @@ fn the_workspace_is_there_and_nothing_else(scene: &Scene) -> Verdict {
         .stdout_is("oldnew\n")?;
     held(scene, ["read", &secret])?;
     held(scene, ["write-open", &outside])?;
-    attack(scene, ["truncate", &outside])?.exits(HELD)?;
-    attack(scene, ["unlink", &outside])?.exits(HELD)?;
+    attack(scene, ["cut-short", &outside])?.exits(HELD)?;
+    attack(scene, ["take-away", &outside])?.exits(HELD)?;
     attack(scene, ["rename", &outside, "stolen"])?.exits(HELD)?;
-    attack(scene, ["link", &outside, "linked"])?.exits(HELD)?;
+    attack(scene, ["second-name", &outside, "linked"])?.exits(HELD)?;
     ensure(fs::read(&outside)? == b"untouched", "it was changed")
 }
 
@@ -266,10 +266,10 @@ fn protected_names_stay_closed(scene: &Scene) -> Verdict {
     let before = fs::read(&config)?;
     for words in [
         ["write-open", ".git/config", ""],
-        ["truncate", ".git/config", ""],
-        ["unlink", ".git/config", ""],
+        ["cut-short", ".git/config", ""],
+        ["take-away", ".git/config", ""],
         ["rename-away", ".git", ""],
-        ["link", ".git/config", "src/link"],
+        ["second-name", ".git/config", "src/link"],
         ["write-open", ".git/hooks/pre-commit", ""],
         ["create", ".git/hooks/post-commit", ""],
         ["create", ".envrc", ""],

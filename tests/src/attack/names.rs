@@ -65,8 +65,8 @@ pub fn exchange(words: &[String]) -> Found {
     stays(Path::new(word(words, 0)?))
 }
 
-/// `link PATH`: a second name for a file of one's own.
-pub fn link(words: &[String]) -> Found {
+/// `second-name PATH`: a second name for a file of one's own.
+pub fn second_name(words: &[String]) -> Found {
     let path = Path::new(word(words, 0)?);
     fs::write("own-file", CONTENT)?;
     let _ = fs::remove_file(path);
@@ -95,8 +95,8 @@ pub fn rename_away(words: &[String]) -> Found {
     stays(path)
 }
 
-/// `unlink PATH`: the protection gone with the name.
-pub fn unlink(words: &[String]) -> Found {
+/// `take-away PATH`: the protection gone with the name.
+pub fn take_away(words: &[String]) -> Found {
     let path = word(words, 0)?;
     if fs::metadata(path)?.is_dir() {
         fs::remove_dir_all(path)?;
@@ -106,8 +106,8 @@ pub fn unlink(words: &[String]) -> Found {
     Ok(format!("removed {path}"))
 }
 
-/// `truncate PATH`: by path, without opening.
-pub fn truncate(words: &[String]) -> Found {
+/// `cut-short PATH`: by path, without opening.
+pub fn cut_short(words: &[String]) -> Found {
     let path = c(word(words, 0)?);
     call(libc::SYS_truncate, &[address(path.as_c_str()), 0])?;
     Ok("truncated".to_string())

@@ -28,10 +28,10 @@ const WAYS: &[(&str, &str)] = &[
     ("written", "write"),
     ("renamed_onto", "rename"),
     ("exchanged", "exchange"),
-    ("hard_linked", "link"),
+    ("hard_linked", "second-name"),
     ("linked", "symlink"),
-    ("removed", "unlink"),
-    ("truncated", "truncate"),
+    ("removed", "take-away"),
+    ("truncated", "cut-short"),
     ("mapped", "map-write"),
 ];
 
@@ -71,7 +71,7 @@ pub fn tests() -> Vec<Test> {
     tests.extend(NOT_THERE.iter().map(|path| planted(path)));
     for (how, way) in [
         ("renamed", "rename"),
-        ("hard_linked", "link"),
+        ("hard_linked", "second-name"),
         ("linked", "symlink"),
     ] {
         tests.push(attempt(

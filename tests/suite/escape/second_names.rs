@@ -50,12 +50,13 @@ fn b28_of_a_file_that_becomes_configuration(scene: &Scene) -> Verdict {
     for jailed in [false, true] {
         repository(scene)?;
         git(scene, &["config", "extensions.worktreeConfig", "true"])?.exits(0)?;
+        scene.file("payload", &payload)?;
         if jailed {
-            let run = scene.run(["-c", &payload]).output()?;
+            let run = scene.run(["--", "sh", "payload"]).output()?;
             run.exits(125)?.stderr_has("has a second name")?;
             is_not_run(scene, &run)?;
         } else {
-            scene.host("sh").args(["-c", &payload]).output()?.exits(0)?;
+            scene.host("sh").args(["payload"]).output()?.exits(0)?;
             git(scene, &["status"])?;
             fs::remove_file(scene.workspace().join("pwned"))?;
             fs::remove_dir_all(scene.workspace().join(".git"))?;
@@ -119,7 +120,8 @@ fn b28_of_what_the_host_puts_in_its_place(scene: &Scene) -> Verdict {
 fn b28_of_what_is_put_back_from_quarantine(scene: &Scene) -> Verdict {
     let plant =
         "echo good >data; ln data .envrc; mkdir v; ln data v/tasks.json; mv v .vscode; sleep 1";
-    let run = scene.run(["--json", "-c", plant]).output()?;
+    scene.file("plant", plant)?;
+    let run = scene.run(["--json", "--", "sh", "plant"]).output()?;
     let listed = scene.sjail(["quarantine", "list"]).output()?;
     scene.run(["-c", "echo evil >data"]).output()?.exits(0)?;
     let words = listed.stdout.split_whitespace();

@@ -94,9 +94,10 @@ fn a_writable_part_of_a_closed_workspace_is_protected(scene: &Scene) -> Verdict 
     scene.file(".envrc", "1")?;
     let config = fs::read(here.join("sub/.git/config"))?;
     let line = "cd sub; echo x >>.git/config; echo x >.git/hooks/pre-commit; echo x >.envrc; touch mine; while [ ! -e go ]; do sleep 0.01; done; sleep 0.3";
+    scene.file("line", line)?;
     let part = here.join("sub");
     let part = part.to_string_lossy();
-    let jail = scene.run(["--rw", &part, "-c", line]).start()?;
+    let jail = scene.run(["--rw", &part, "--", "sh", "line"]).start()?;
     wait::until_true("the command runs", || here.join("sub/mine").exists())?;
     scene.file("t", "2")?;
     fs::rename(here.join("t"), here.join(".envrc"))?;
@@ -120,7 +121,8 @@ fn a_writable_part_of_a_closed_workspace_is_protected(scene: &Scene) -> Verdict 
 fn nothing_in_quarantine_is_deleted(scene: &Scene) -> Verdict {
     let here = scene.workspace();
     let line = "for i in $(seq 12); do echo \"$i\" >.mcp.json; while [ -e .mcp.json ]; do sleep 0.01; done; done; touch planted; while [ ! -e go ]; do sleep 0.01; done";
-    let jail = scene.run(["-c", line]).start()?;
+    scene.file("line", line)?;
+    let jail = scene.run(["--", "sh", "line"]).start()?;
     wait::until_true("the names have come", || here.join("planted").exists())?;
     fs::write(here.join(".mcp.json"), "typed by hand")?;
     wait::until_true("it is taken", || !here.join(".mcp.json").exists())?;
