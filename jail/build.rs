@@ -26,6 +26,24 @@ struct Group {
     errno: Option<String>,
 }
 
+/// The texts of the table, in one string: as pointers each would have to be relocated when
+/// the program starts, and its page copied.
+#[derive(Default)]
+struct Texts {
+    all: String,
+}
+
+impl Texts {
+    /// The expression that stands for a text.
+    fn text(&mut self, text: &str) -> String {
+        let at = self.all.find(text).unwrap_or_else(|| {
+            self.all.push_str(text);
+            self.all.len() - text.len()
+        });
+        format!("Text({at}, {})", text.len())
+    }
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let source = "seccomp/syscalls.toml";
     println!("cargo::rerun-if-changed={source}");
@@ -33,6 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let syscalls: Syscalls = toml::from_str(&fs::read_to_string(source)?)?;
 
     let mut seen = std::collections::BTreeSet::new();
+    let mut texts = Texts::default();
     let mut rust = String::from(
         "/// Every call that the filter knows, with its verdict and the reason for it.\n",
     );
@@ -58,15 +77,15 @@ fn main() -> Result<(), Box<dyn Error>> {
                 if let Some(only) = &group.only {
                     writeln!(rust, "    #[cfg(target_arch = {only:?})]")?;
                 }
+                let (known, reason) = (texts.text(name), texts.text(&group.reason));
                 writeln!(
                     rust,
-                    "    Entry {{ name: {name:?}, number: libc::SYS_{name}, verdict: {verdict}, reason: {:?} }},",
-                    group.reason
+                    "    Entry {{ name: {known}, number: libc::SYS_{name}, verdict: {verdict}, reason: {reason} }},",
                 )?;
             }
         }
     }
-    rust.push_str("];\n");
+    writeln!(rust, "];\n\nstatic TEXTS: &str = {:?};", texts.all)?;
     let target = env::var("OUT_DIR")?;
     fs::write(Path::new(&target).join("syscalls.rs"), rust)?;
     Ok(())

@@ -17,13 +17,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use emit::Pools;
 use schema::File;
 
 fn main() -> ExitCode {
     println!("cargo::rerun-if-changed=knowledge");
     println!("cargo::rerun-if-changed=profiles");
     println!("cargo::rerun-if-changed=build");
-    match compile().and_then(|()| compile_profiles()) {
+    match compile() {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             println!("cargo::error={problem}");
@@ -57,17 +58,17 @@ fn compile() -> Result<(), String> {
         }
         all.absorb(file);
     }
-    let code = emit::tables(&all)?;
-    let out = std::env::var("OUT_DIR").map_err(|e| format!("OUT_DIR: {e}"))?;
-    std::fs::write(Path::new(&out).join("knowledge.rs"), code)
-        .map_err(|e| format!("writing knowledge.rs: {e}"))
+    let mut pools = Pools::default();
+    write(
+        "profiles.rs",
+        profiles::tables(Path::new("profiles"), &mut pools)?,
+    )?;
+    write("knowledge.rs", emit::tables(&all, pools)?)
 }
 
-fn compile_profiles() -> Result<(), String> {
-    let code = profiles::tables(Path::new("profiles"))?;
+fn write(name: &str, code: String) -> Result<(), String> {
     let out = std::env::var("OUT_DIR").map_err(|e| format!("OUT_DIR: {e}"))?;
-    std::fs::write(Path::new(&out).join("profiles.rs"), code)
-        .map_err(|e| format!("writing profiles.rs: {e}"))
+    std::fs::write(Path::new(&out).join(name), code).map_err(|e| format!("writing {name}: {e}"))
 }
 
 fn read(path: &Path) -> Result<File, String> {

@@ -114,10 +114,10 @@ pub fn refused(call: &Call) -> Option<Refused> {
         .iter()
         .find(|entry| entry.number == libc::c_long::from(number));
     Some(Refused {
-        name: entry.map(|entry| entry.name),
+        name: entry.map(seccomp::Entry::name),
         number,
         errno: (answer & libc::SECCOMP_RET_DATA) as i32,
-        reason: entry.map_or("sjail does not know it", |entry| entry.reason),
+        reason: entry.map_or("sjail does not know it", seccomp::Entry::reason),
     })
 }
 

@@ -17,14 +17,35 @@ include!(concat!(env!("OUT_DIR"), "/syscalls.rs"));
 /// A call, what happens to it and why.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
-    /// The kernel's name for it.
-    pub name: &'static str,
+    name: Text,
     /// Its number on this architecture.
     pub number: libc::c_long,
     /// What the filter says.
     pub verdict: Verdict,
-    /// Why.
-    pub reason: &'static str,
+    reason: Text,
+}
+
+impl Entry {
+    /// The kernel's name for it.
+    pub fn name(&self) -> &'static str {
+        self.name.get()
+    }
+
+    /// Why the filter says so.
+    pub fn reason(&self) -> &'static str {
+        self.reason.get()
+    }
+}
+
+/// Where a text begins in the one that holds them all, and how long it is.
+#[derive(Debug, Clone, Copy)]
+struct Text(u32, u32);
+
+impl Text {
+    fn get(self) -> &'static str {
+        let at = self.0 as usize;
+        TEXTS.get(at..at + self.1 as usize).unwrap_or_default()
+    }
 }
 
 /// What the filter says to a call.
@@ -440,6 +461,17 @@ mod tests {
 
     fn refused(errno: i32) -> u32 {
         REFUSE | errno as u32
+    }
+
+    #[test]
+    fn every_entry_has_its_name_and_reason() {
+        let mut names = std::collections::BTreeSet::new();
+        for entry in TABLE {
+            assert!(names.insert(entry.name()), "{}", entry.name());
+            let is_sentence = entry.reason().ends_with('.') && entry.reason().len() > 10;
+            assert!(is_sentence, "{}: {}", entry.name(), entry.reason());
+        }
+        assert!(names.contains("openat2") && names.contains("ptrace"));
     }
 
     #[test]

@@ -10,9 +10,9 @@ type Result<T> = std::result::Result<T, String>;
 
 /// The source text of all tables. They hold no pointers: a text is a part of one string, a
 /// list a part of the array of all of its kind.
-pub fn tables(file: &File) -> Result<String> {
+/// What other tables have put into the pools goes with them.
+pub fn tables(file: &File, mut pools: Pools) -> Result<String> {
     let mut out = String::new();
-    let mut pools = Pools::default();
     programs(file, &mut pools, &mut out)?;
     variables(file, &mut pools, &mut out)?;
     places(file, &mut pools, &mut out)?;
@@ -336,7 +336,7 @@ fn information(pools: &mut Pools, out: &mut String) {
 
 /// What the tables point into.
 #[derive(Default)]
-struct Pools {
+pub struct Pools {
     texts: String,
     known: BTreeMap<String, usize>,
     words: Vec<String>,
@@ -348,7 +348,7 @@ struct Pools {
 
 impl Pools {
     /// The expression that stands for a text.
-    fn text(&mut self, text: &str) -> String {
+    pub fn text(&mut self, text: &str) -> String {
         if text.is_empty() {
             return "Text::EMPTY".into();
         }

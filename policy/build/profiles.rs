@@ -6,6 +6,8 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::emit::Pools;
+
 type Result<T> = std::result::Result<T, String>;
 
 /// The lists of a profile, in the order of the fields of `Profile`.
@@ -51,7 +53,7 @@ struct Agent {
 }
 
 /// The source text of all profiles, the default one first.
-pub fn tables(folder: &Path) -> Result<String> {
+pub fn tables(folder: &Path, pools: &mut Pools) -> Result<String> {
     let base = read(folder, BASE, &Profile::default())?;
     let mut names: Vec<String> = std::fs::read_dir(folder)
         .map_err(|e| format!("reading the folder {}: {e}", folder.display()))?
@@ -69,9 +71,9 @@ pub fn tables(folder: &Path) -> Result<String> {
         .collect();
     names.sort();
     let mut out = String::from("pub(crate) static PROFILES: &[Profile] = &[\n");
-    emit(&base, &mut out);
+    emit(&base, pools, &mut out);
     for name in names {
-        emit(&read(folder, &name, &base)?, &mut out);
+        emit(&read(folder, &name, &base)?, pools, &mut out);
     }
     out.push_str("];\n");
     Ok(out)
@@ -216,7 +218,7 @@ fn entries(table: &DeTable, parent: &[(String, String)]) -> Result<Vec<(String, 
     Ok(list)
 }
 
-fn emit(profile: &Profile, out: &mut String) {
+fn emit(profile: &Profile, pools: &mut Pools, out: &mut String) {
     let option = |wrap: &str, value: Option<u64>| match value {
         Some(value) => format!("{wrap}({value})"),
         None => "None".to_owned(),
@@ -237,21 +239,27 @@ fn emit(profile: &Profile, out: &mut String) {
         option("Some", profile.pids.map(u64::from)),
         profile.depth,
     );
-    emit_lists(LISTS, &profile.lists, out);
+    emit_lists(LISTS, &profile.lists, pools, out);
     out.push_str(",\n agents: &[");
     for agent in &profile.agents {
         let _ = write!(out, "AgentEntry {{ name: {:?}", agent.name);
-        emit_lists(AGENT_LISTS, &agent.lists, out);
+        emit_lists(AGENT_LISTS, &agent.lists, pools, out);
         out.push_str(" }, ");
     }
     out.push_str("] },\n");
 }
 
-fn emit_lists(names: &[&str], lists: &[Vec<(String, String)>], out: &mut String) {
+fn emit_lists(
+    names: &[&str],
+    lists: &[Vec<(String, String)>],
+    pools: &mut Pools,
+    out: &mut String,
+) {
     for (name, list) in names.iter().zip(lists) {
         let _ = write!(out, ",\n {name}: &[");
         for (value, why) in list {
-            let _ = write!(out, "Entry {{ value: {value:?}, why: {why:?} }}, ");
+            let (value, why) = (pools.text(value), pools.text(why));
+            let _ = write!(out, "Entry {{ value: {value}, why: {why} }}, ");
         }
         out.push(']');
     }

@@ -136,11 +136,11 @@ fn denied(
         });
     }
     let built_in = policy.profile.value.hide.iter().find(|entry| {
-        PathPattern::parse(entry.value)
+        PathPattern::parse(entry.value())
             .is_ok_and(|pattern| pattern.covers(path, bases, Case::Folded))
     });
     built_in.map(|entry| DecidedBy::View {
-        what: format!("hidden: {}", entry.why),
+        what: format!("hidden: {}", entry.why()),
     })
 }
 
@@ -204,7 +204,7 @@ fn protected(policy: &Policy, path: &[u8], bases: Bases<'_>) -> Option<DecidedBy
             .value
             .protect
             .iter()
-            .map(|entry| entry.value)
+            .map(|entry| entry.value())
             .collect();
         // A folder above a protected name may be written to; only its removal would matter.
         let covering = |patterns: &[&str]| {
@@ -218,8 +218,8 @@ fn protected(policy: &Policy, path: &[u8], bases: Bases<'_>) -> Option<DecidedBy
                 .value
                 .protect
                 .iter()
-                .find(|entry| entry.value == name)
-                .map_or("", |entry| entry.why);
+                .find(|entry| entry.value() == name)
+                .map_or("", |entry| entry.why());
             return Some(DecidedBy::View {
                 what: format!("protected name {name}: {why}"),
             });
@@ -283,20 +283,20 @@ fn granted(
     }
     let profile = policy.profile.value;
     let in_home = |entry: &&Entry| {
-        below(path, bases.home).is_some_and(|rest| below_relative(rest, entry.value.as_bytes()))
+        below(path, bases.home).is_some_and(|rest| below_relative(rest, entry.value().as_bytes()))
     };
     let system = profile
         .system
         .iter()
         .chain(profile.etc)
-        .find(|entry| below(path, entry.value.as_bytes()).is_some());
+        .find(|entry| below(path, entry.value().as_bytes()).is_some());
     let home = profile
         .toolchains
         .iter()
         .chain(profile.config)
         .find(in_home);
     system.or(home).map(|entry| DecidedBy::View {
-        what: format!("shown by profile {}: {}", profile.name, entry.why),
+        what: format!("shown by profile {}: {}", profile.name, entry.why()),
     })
 }
 

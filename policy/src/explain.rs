@@ -367,8 +367,8 @@ fn built_in(profile: &'static Profile) -> Vec<BuiltIn> {
 
 fn reasoned(entries: &'static [Entry]) -> impl Iterator<Item = Reasoned> {
     entries.iter().map(|entry| Reasoned {
-        value: entry.value,
-        why: entry.why,
+        value: entry.value(),
+        why: entry.why(),
     })
 }
 

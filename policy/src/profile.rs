@@ -2,6 +2,7 @@
 //!
 //! They are written in `profiles/*.toml`, each entry with its reason, and compiled in.
 
+use crate::command::table::Text;
 use crate::plan::{Access, CacheSource, NetworkMode};
 use crate::size::{Percent, Size};
 
@@ -69,10 +70,20 @@ pub struct AgentEntry {
 /// An entry of a list, with the reason why it is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
+    value: Text,
+    why: Text,
+}
+
+impl Entry {
     /// The path, the name or the pattern.
-    pub value: &'static str,
+    pub fn value(&self) -> &'static str {
+        self.value.get()
+    }
+
     /// Why it is on the list.
-    pub why: &'static str,
+    pub fn why(&self) -> &'static str {
+        self.why.get()
+    }
 }
 
 impl Profile {
@@ -174,29 +185,29 @@ mod tests {
                 let mut seen = HashSet::new();
                 for entry in *list {
                     assert!(
-                        seen.insert(entry.value),
+                        seen.insert(entry.value()),
                         "{}: {} twice",
                         profile.name,
-                        entry.value
+                        entry.value()
                     );
                     assert!(
-                        entry.why.len() > 3,
+                        entry.why().len() > 3,
                         "{}: {} has no reason",
                         profile.name,
-                        entry.value
+                        entry.value()
                     );
                     assert!(
-                        !entry.value.ends_with('/') && !entry.value.contains("//"),
+                        !entry.value().ends_with('/') && !entry.value().contains("//"),
                         "{}",
-                        entry.value
+                        entry.value()
                     );
                     assert!(
                         !entry
-                            .value
+                            .value()
                             .split('/')
                             .any(|part| part == ".." || part == "."),
                         "{}",
-                        entry.value
+                        entry.value()
                     );
                 }
             }
@@ -204,19 +215,19 @@ mod tests {
                 absolute
                     .iter()
                     .flat_map(|list| list.iter())
-                    .all(|entry| entry.value.starts_with('/'))
+                    .all(|entry| entry.value().starts_with('/'))
             );
             assert!(
                 relative
                     .iter()
                     .flat_map(|list| list.iter())
-                    .all(|entry| !entry.value.starts_with('/'))
+                    .all(|entry| !entry.value().starts_with('/'))
             );
             assert!(
                 profile
                     .etc
                     .iter()
-                    .all(|entry| entry.value.starts_with("/etc/"))
+                    .all(|entry| entry.value().starts_with("/etc/"))
             );
         }
     }
@@ -226,13 +237,13 @@ mod tests {
         let agent = Profile::named("agent").unwrap();
         for known in agent.agents {
             for entry in known.config.iter().chain(known.state) {
-                assert!(!entry.value.starts_with('/'), "{}", entry.value);
-                assert!(!entry.value.split('/').any(|part| part == ".."));
+                assert!(!entry.value().starts_with('/'), "{}", entry.value());
+                assert!(!entry.value().split('/').any(|part| part == ".."));
             }
             for host in known.hosts {
-                assert!(host.value.parse::<crate::host::HostPattern>().is_ok());
+                assert!(host.value().parse::<crate::host::HostPattern>().is_ok());
             }
-            assert!(known.set.iter().all(|entry| entry.value.contains('=')));
+            assert!(known.set.iter().all(|entry| entry.value().contains('=')));
             assert!(!known.state.is_empty() && !known.hosts.is_empty());
         }
         assert!(agent.agent(b"/usr/local/bin/claude").is_some());
@@ -252,7 +263,7 @@ mod tests {
                     "krb5",
                     "credentials",
                 ] {
-                    assert!(!entry.value.contains(secret), "{}", entry.value);
+                    assert!(!entry.value().contains(secret), "{}", entry.value());
                 }
             }
             for entry in profile.toolchains.iter().chain(profile.config) {
@@ -266,7 +277,7 @@ mod tests {
                     "credentials",
                     ".npmrc",
                 ] {
-                    assert!(!entry.value.starts_with(secret), "{}", entry.value);
+                    assert!(!entry.value().starts_with(secret), "{}", entry.value());
                 }
             }
         }
@@ -283,9 +294,9 @@ mod tests {
         ] {
             for entry in small {
                 assert!(
-                    large.iter().any(|other| other.value == entry.value),
+                    large.iter().any(|other| other.value() == entry.value()),
                     "{}",
-                    entry.value
+                    entry.value()
                 );
             }
         }
@@ -296,6 +307,6 @@ mod tests {
     fn offline_build_does_not_show_the_whole_cache_folder() {
         let profile = Profile::named("offline-build").unwrap();
         assert_eq!(profile.cache_source, CacheSource::HostReadOnly);
-        assert!(profile.caches.iter().all(|entry| entry.value != ".cache"));
+        assert!(profile.caches.iter().all(|entry| entry.value() != ".cache"));
     }
 }

@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn the_built_in_list_has_what_matters_most() {
-        let values: Vec<&str> = names().iter().map(|entry| entry.value).collect();
+        let values: Vec<&str> = names().iter().map(|entry| entry.value()).collect();
         for name in [
             ".git/hooks",
             ".git/config",

@@ -63,7 +63,7 @@ impl Protection {
         let names: Vec<ByteString> = profile
             .protect
             .iter()
-            .map(|name| name.value.into())
+            .map(|name| name.value().into())
             .collect();
         let search = Search {
             workspace: workspace.to_owned(),

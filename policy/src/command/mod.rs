@@ -22,7 +22,7 @@ mod script;
 mod search;
 mod secrets;
 mod service;
-mod table;
+pub(crate) mod table;
 mod unknown;
 mod url;
 mod verbs;

@@ -379,7 +379,7 @@ fn has_more(new: &[Entry], old: &[Entry]) -> bool {
     !std::ptr::eq(new, old)
         && new
             .iter()
-            .any(|entry| !old.iter().any(|known| known.value == entry.value))
+            .any(|entry| !old.iter().any(|known| known.value() == entry.value()))
 }
 
 fn grew<T: PartialEq>(new: &[Sourced<T>], old: &[Sourced<T>]) -> bool {

@@ -191,7 +191,7 @@ impl Policy {
     fn hidden(&self, bases: Bases<'_>) -> (Vec<ByteString>, Vec<Unhide>) {
         let built_in = self.profile.value.hide.iter();
         let mut hide: Vec<ByteString> = built_in
-            .filter_map(|entry| PathPattern::parse(entry.value).ok())
+            .filter_map(|entry| PathPattern::parse(entry.value()).ok())
             .map(|pattern| pattern.absolute(bases))
             .collect();
         let mut unhide = Vec::new();
@@ -240,10 +240,10 @@ impl Policy {
             entries
                 .iter()
                 .map(|entry| {
-                    let mut path = Vec::with_capacity(home.len() + 1 + entry.value.len());
+                    let mut path = Vec::with_capacity(home.len() + 1 + entry.value().len());
                     path.extend_from_slice(home);
                     path.push(b'/');
-                    path.extend_from_slice(entry.value.as_bytes());
+                    path.extend_from_slice(entry.value().as_bytes());
                     ByteString::from(path)
                 })
                 .collect()
@@ -293,12 +293,12 @@ fn hosts(agent: &AgentEntry) -> impl Iterator<Item = HostPattern> {
     agent
         .hosts
         .iter()
-        .filter_map(|host| host.value.parse().ok())
+        .filter_map(|host| host.value().parse().ok())
 }
 
 /// A variable that an agent gets, `~` filled in.
 fn given(entry: &Entry, home: &[u8]) -> Option<Variable> {
-    let (name, value) = entry.value.split_once('=')?;
+    let (name, value) = entry.value().split_once('=')?;
     let value = match value.strip_prefix("~/") {
         Some(below) => [home, b"/", below.as_bytes()].concat(),
         None => value.as_bytes().to_vec(),
@@ -312,7 +312,7 @@ fn given(entry: &Entry, home: &[u8]) -> Option<Variable> {
 fn values(entries: &[Entry]) -> Vec<ByteString> {
     entries
         .iter()
-        .map(|entry| ByteString::from_static(entry.value))
+        .map(|entry| ByteString::from_static(entry.value()))
         .collect()
 }
 

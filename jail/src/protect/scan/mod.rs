@@ -161,7 +161,7 @@ mod tests {
     fn search(workspace: &Path) -> Search {
         let list: Vec<ByteString> = sjail_policy::protect::names()
             .iter()
-            .map(|entry| ByteString::from(entry.value))
+            .map(|entry| ByteString::from(entry.value()))
             .collect();
         Search {
             workspace: workspace.to_owned(),
