@@ -261,7 +261,7 @@ impl Protection {
         };
         // What is awaited could have appeared between two folders' being watched.
         let unseen = self.start.is_unwatched || !self.start.awaited.is_empty();
-        if self.stirred || !quiet || !self.made.is_empty() || unseen {
+        if self.stirred || !quiet || !self.made.is_empty() || unseen || self.is_index_written() {
             self.look(None);
         }
         self.sweep();
@@ -279,6 +279,16 @@ impl Protection {
             findings: self.findings,
             ended: self.ended,
         }
+    }
+
+    /// Whether what an index names may be something else now: a watched folder tells of new
+    /// files alone.
+    fn is_index_written(&self) -> bool {
+        let Some(began) = self.start.time else {
+            return true;
+        };
+        let mut indexes = self.start.indexes.iter();
+        indexes.any(|index| began.may_have_been_written(index))
     }
 
     /// Links in folders of git that were not there when the run began.

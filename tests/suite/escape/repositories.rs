@@ -193,6 +193,44 @@ fn on_copy(scene: &Scene) -> Verdict<Output> {
         .output()
 }
 
+/// Writes an index with one entry that git takes for a repository, in a way that is said.
+const INDEX: &str = r#"
+import os, struct, sys
+said = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+name = said.get("--name", "a/b/c/d/e").encode()
+told = int(said.get("--told", len(name)))
+strip = int(said.get("--strip", -1))
+object = bytes.fromhex("1234567890" * 4)
+
+def head(mode, told):
+    return struct.pack(">10I", *[0] * 6, mode, *[0] * 3) + object + struct.pack(">H", told)
+
+def entry(mode, name, told):
+    begin = head(mode, told)
+    return (begin + name).ljust((len(begin) + told + 8) & ~7, b"\0")
+
+def extension(name, text):
+    return name + struct.pack(">I", len(text)) + text
+
+version, extensions = 2, b""
+link = entry(int(said.get("--mode", 0o160000)), name, told)
+if strip >= 0:
+    version, link = 4, head(0o160000, told) + bytes([strip]) + name + b"\0"
+if "--threads" in said:
+    hidden, link = link, entry(0o100644, b"x", 1)
+    begin = 12 + len(link)
+    table = extension(b"IEOT", struct.pack(">3I", 1, begin + 8, 1))
+    extensions = extension(b"ABCD", hidden) + table
+    import hashlib
+    heads = b"ABCD" + struct.pack(">I", len(hidden)) + table[:8]
+    extensions += extension(b"EOIE", struct.pack(">I", begin) + hashlib.sha1(heads).digest())
+text = b"DIRC" + struct.pack(">2I", version, 1) + link + extensions + bytes(20)
+if "--in-place" in said:
+    os.pwrite(os.open(".git/index", os.O_WRONLY), text.ljust(os.stat(".git/index").st_size, b"\0"), 0)
+else:
+    open(".git/index", "wb").write(text)
+"#;
+
 /// `git status` at the top goes into every repository that the index names, however deep it
 /// lies: payloads, each the command of a run of its own.
 const NAMED: &[&[&str]] = &[
@@ -222,14 +260,37 @@ const NAMED: &[&[&str]] = &[
     &[r#"repository a/b/c/d/e/.git
          name a/b/c/d/e
          /usr/bin/git update-index --index-version 4"#],
+    // An index that git reads and never writes.
+    &[r#"repository a/b/c/d/e/.git
+         python3 index.py --mode 57764"#],
+    &[r#"repository a/b/c/d/e/.git
+         python3 index.py --name a/b/../b/c/d/e"#],
+    &[r#"repository a/b/c/d/e/.git
+         python3 index.py --name "$PWD/a/b/c/d/e""#],
+    &[r#"repository a/b/c/d/e/.git
+         python3 index.py --told 9 --name a/b/c/d/eXYZ"#],
+    &[r#"repository a/b/c/d/e/.git
+         python3 index.py --strip 5"#],
+    &[r#"repository a/b/c/d/e/.git
+         python3 index.py --threads 1"#],
+    // Into the same file, so that no name comes or goes.
+    &[
+        "python3 index.py --name elsewhere; sleep 0.2",
+        r#"repository a/b/c/d/e/.git
+         sleep 0.2
+         python3 index.py --in-place 1"#,
+    ],
 ];
 
 fn b31_repositories_that_the_index_names(scene: &Scene) -> Verdict {
-    scene.needs(&["git"])?;
+    scene.needs(&["git", "python3"])?;
     const NAME: &str = "name() { /usr/bin/git update-index --add --info-only --cacheinfo 160000,1234567890123456789012345678901234567890,$1; }\n";
     for payloads in NAMED {
         for jailed in [false, true] {
             fresh(scene)?;
+            scene.script("index.py", INDEX)?;
+            let git = |words: &[&str]| scene.host("git").args(words).output();
+            git(&["config", "index.threads", "4"])?.exits(0)?;
             let mut said = Vec::new();
             for payload in *payloads {
                 let text = format!("{BEGIN}{NAME}here=$PWD\n{payload}\n");

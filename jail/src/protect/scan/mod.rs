@@ -22,6 +22,9 @@ use look::{Look, OnShut};
 /// How many folders are read at most while repositories are looked for.
 pub const MAX_FOLDERS: usize = 400;
 
+/// How many folders are read at most where an index does not say what it names in them.
+pub const MAX_SPARSE: usize = 20_000;
+
 /// How many names can be held in one jail. Each costs a mount or two.
 pub const MAX_NAMES: usize = 2000;
 
