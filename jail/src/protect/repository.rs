@@ -155,7 +155,7 @@ pub fn obeyed(config: &Path, top: &Path) -> Vec<(PathBuf, Role)> {
                 continue;
             };
             let value = Path::new(OsStr::from_bytes(value));
-            let key = (entry.key.section.as_str(), entry.key.name.as_str());
+            let key = (&*entry.key.section, entry.key.name.as_str());
             match key {
                 // Relative to where hooks run.
                 ("core", "hookspath") => {

@@ -1,6 +1,11 @@
 //! From the text of a configuration to its sections.
 
+use std::sync::Arc;
+
 use super::{Entry, Key, MAX_LENGTH, ParseError, Placed, Section};
+
+/// A section's name is compared for each of its keys.
+const LONGEST_HEADER: usize = 1 << 10;
 
 pub(super) fn sections(text: &[u8]) -> Result<Vec<Section>, ParseError> {
     let mut reader = Reader { text, at: 0 };
@@ -22,12 +27,15 @@ pub(super) fn sections(text: &[u8]) -> Result<Vec<Section>, ParseError> {
             Some(b'#' | b';') => reader.skip_line(),
             Some(b'[') => {
                 let (name, subsection) = reader.header()?;
+                if reader.at - start > LONGEST_HEADER {
+                    return Err(reader.error("a section whose name is longer than 1 KiB"));
+                }
                 if let Some(last) = sections.last_mut() {
                     last.end = start;
                 }
                 sections.push(Section {
-                    name,
-                    subsection,
+                    name: name.into(),
+                    subsection: subsection.map(Arc::from),
                     start,
                     end: text.len(),
                     body: reader.at,

@@ -268,17 +268,16 @@ const NAMED: &[&[&str]] = &[
     &[r#"repository a/b/c/d/e/.git
          python3 index.py --name "$PWD/a/b/c/d/e""#],
     &[r#"repository a/b/c/d/e/.git
-         python3 index.py --told 9 --name a/b/c/d/eXYZ"#],
+         python3 index.py --told 8 --name a/b/c/d/eXYZ"#],
     &[r#"repository a/b/c/d/e/.git
          python3 index.py --strip 5"#],
     &[r#"repository a/b/c/d/e/.git
          python3 index.py --threads 1"#],
-    // Into the same file, so that no name comes or goes.
+    // Into the same file, so that no name comes or goes where anybody watches.
     &[
-        "python3 index.py --name elsewhere; sleep 0.2",
+        "mkdir -p a/b/c/d/e; python3 index.py --mode 33188 --name elsewhere",
         r#"repository a/b/c/d/e/.git
-         sleep 0.2
-         python3 index.py --in-place 1"#,
+         python3 index.py --in-place 1 --name a/b/c/d/e"#,
     ],
 ];
 
