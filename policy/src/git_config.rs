@@ -457,6 +457,8 @@ mod tests {
         ];
         let endless = format!("[a \"{}\"]\nk\n", "x".repeat(2000));
         assert!(Document::parse(endless.as_bytes()).is_err());
+        let endless = format!("[a]\n{}\n", "k".repeat(2000));
+        assert!(Document::parse(endless.as_bytes()).is_err());
         let started = std::time::Instant::now();
         for before in &texts {
             for after in &texts {

@@ -83,8 +83,10 @@ impl Finding {
         } else {
             folder
         };
+        // What is longer is nobody's to type.
+        const TYPED: usize = 512;
         let restore = match left.change.after.as_slice() {
-            [Some(value)] => Some(format!(
+            [Some(value)] if value.len() <= TYPED => Some(format!(
                 "git -C {} config {} {}",
                 show_word(top.as_os_str().as_encoded_bytes()),
                 show_word(left.change.key.to_string().as_bytes()),
