@@ -326,16 +326,13 @@ impl Protection {
             Ok(Some(item)) => item,
             Err(error) => {
                 self.findings.push(Finding::noted(path, error.to_string()));
+                self.taken.count_left();
+                self.end_if_too_much(path);
                 return;
             }
         };
         self.taken.count(&self.quarantine.place_of(&item));
-        if self.taken.is_too_much() && self.ended.is_none() {
-            self.ended = Some(format!(
-                "{} and other protected names came again and again; the jail was ended, and all of them are in quarantine",
-                show::name(path)
-            ));
-        }
+        self.end_if_too_much(path);
         let of_that_name = |finding: &&Finding| finding.is_quarantined(path);
         let before = self.findings.iter().filter(of_that_name).count();
         match before {
@@ -346,6 +343,15 @@ impl Protection {
                     .push(Finding::quarantined(&item).and_more(again));
             }
             _ => {}
+        }
+    }
+
+    fn end_if_too_much(&mut self, path: &Path) {
+        if self.taken.is_too_much() && self.ended.is_none() {
+            self.ended = Some(format!(
+                "{} and other protected names came again and again; the jail was ended, and all of them are in quarantine or called something else",
+                show::name(path)
+            ));
         }
     }
 
