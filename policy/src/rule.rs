@@ -5,6 +5,7 @@
 
 pub mod command;
 mod generous;
+mod glob;
 pub mod path;
 #[cfg(test)]
 pub(crate) mod sample;
