@@ -181,6 +181,22 @@ pub fn obeyed(config: &Path, top: &Path) -> Vec<(PathBuf, Role)> {
     found
 }
 
+/// The configuration that git obeys in every repository: this user's, and the machine's.
+pub fn everywhere() -> Vec<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let home = variable("HOME");
+    let own = home.as_ref().map(|home| home.join(".gitconfig"));
+    let folder = variable("XDG_CONFIG_HOME").or(home.map(|home| home.join(".config")));
+    let other = folder.map(|folder| folder.join("git/config"));
+    let machine = Some(PathBuf::from("/etc/gitconfig"));
+    let files = [variable("GIT_CONFIG_GLOBAL"), own, other, machine];
+    // Many keep theirs as links to somewhere else.
+    let files = files.into_iter().flatten();
+    files
+        .filter_map(|file| fs::canonicalize(file).ok())
+        .collect()
+}
+
 /// A path as git's configuration writes it, with the home folder that it begins with. `None` for
 /// one that git does not go to, or that is in its own installation.
 fn expanded(value: &[u8]) -> Option<PathBuf> {

@@ -121,6 +121,7 @@ pub fn suite() -> Vec<Test> {
         b30_submodules_of_any_name,
         b30_keys_that_lead_through_links,
         b30_awaited_hooks_behind_a_link,
+        b31_hooks_of_every_repository,
         b30_a_pipe_where_the_index_is,
         b30_committed_repositories_of_any_name,
         b23_links_that_git_writes_through,
@@ -415,6 +416,31 @@ fn b30_awaited_hooks_behind_a_link(scene: &Scene) -> Verdict {
             format!("jailed: {jailed}, and the hook was run: {run}")
         })?;
     }
+    Ok(())
+}
+
+/// A folder of hooks that the user's own configuration names, in whatever repository.
+fn b31_hooks_of_every_repository(scene: &Scene) -> Verdict {
+    scene.needs(&["git"])?;
+    let payload = "#!/bin/sh\nmkdir -p tools/hooks\nprintf '#!/bin/sh\\ntouch pwned\\n' >tools/hooks/pre-commit\nchmod +x tools/hooks/pre-commit\n";
+    scene.home_file(".gitconfig", "[core]\n\thooksPath = tools/hooks\n")?;
+    for jailed in [false, true] {
+        fresh(scene)?;
+        let script = scene.script("plant", payload)?;
+        match jailed {
+            true => scene.run(["--", "./plant"]).output()?,
+            false => scene.host(script).output()?,
+        };
+        let author = ["-c", "user.name=t", "-c", "user.email=t@t"];
+        let commit = ["commit", "-q", "--allow-empty", "-m", "x"];
+        let words = [&author[..], &commit[..]].concat();
+        scene.host("git").args(words).output()?;
+        let run = scene.workspace().join("pwned").exists();
+        ensure(run != jailed, || {
+            format!("jailed: {jailed}, and the hook was run: {run}")
+        })?;
+    }
+    fs::remove_file(scene.home().join(".gitconfig"))?;
     Ok(())
 }
 

@@ -85,9 +85,13 @@ impl Look<'_> {
                 _ => {}
             }
         }
+        let top = repository::top_of(path);
+        for config in self.everywhere() {
+            self.configured(&config, &top);
+        }
         let is_shared = listing.has(b"commondir");
         if listing.has(b"index") {
-            self.gitlinks(path, &repository::top_of(path));
+            self.gitlinks(path, &top);
         }
         self.watch(Watched {
             path: path.to_owned(),

@@ -40,6 +40,8 @@ pub(super) struct Look<'a> {
     pub(super) sparse: Vec<(PathBuf, PathBuf)>,
     searched_whole: HashSet<PathBuf>,
     read_for_all: usize,
+    /// The configuration that git obeys in every repository, once it was asked for.
+    everywhere: Option<Vec<PathBuf>>,
 }
 
 /// What becomes of a folder that cannot be looked into.
@@ -68,7 +70,13 @@ impl<'a> Look<'a> {
             sparse: Vec::new(),
             searched_whole: HashSet::new(),
             read_for_all: 0,
+            everywhere: None,
         }
+    }
+
+    pub(super) fn everywhere(&mut self) -> Vec<PathBuf> {
+        let known = self.everywhere.get_or_insert_with(repository::everywhere);
+        known.clone()
     }
 
     pub(super) fn watch(&mut self, place: Watched) {
