@@ -12,7 +12,7 @@ pub(crate) mod sample;
 mod spelling;
 
 pub use command::{CommandPattern, Lift, Match};
-pub use path::{Bases, Case, PathPattern, Sign};
+pub use path::{Bases, Case, Dots, PathPattern, Sign};
 
 use serde::{Deserialize, Serialize};
 

@@ -262,6 +262,9 @@ fn deny_rules_for_files_meet_what_a_pattern_finds() {
         "cat < .e+(n)v",
         "cat *.pe?",
         "cat a*.@(pem|key)",
+        "shopt -s dotglob; cat *env",
+        "bash -O dotglob -c 'cat *'",
+        "setopt GLOB_DOTS; cat ?env",
     ] {
         assert_eq!(action(line), Action::Block, "{line}");
     }

@@ -27,6 +27,22 @@ pub(super) enum Wanted<'a> {
     Pattern(&'a [u8]),
 }
 
+/// Whether a name that begins with a dot is found only for a pattern that does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dots {
+    /// As shells begin.
+    Hide,
+    /// As they can be told to.
+    Show,
+}
+
+/// How names are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct How {
+    pub(super) case: Case,
+    pub(super) dots: Dots,
+}
+
 /// Whether the pattern must spell out some of what the rule spells out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Spelled {
@@ -39,7 +55,8 @@ pub(super) enum Spelled {
 }
 
 /// Whether the shell could find, for this pattern, a file that the rule's name is for.
-pub(super) fn could_be(glob: &[u8], wanted: Wanted<'_>, spelled: Spelled, case: Case) -> bool {
+pub(super) fn could_be(glob: &[u8], wanted: Wanted<'_>, spelled: Spelled, how: How) -> bool {
+    let How { case, dots } = how;
     if !is_wild(glob) {
         return false;
     }
@@ -51,7 +68,7 @@ pub(super) fn could_be(glob: &[u8], wanted: Wanted<'_>, spelled: Spelled, case: 
         Spelled::WhereWild => !is_wild,
         Spelled::Needed => false,
     };
-    glob.len() > LONGEST || Machine::of(&glob).meets(&rule, is_told)
+    glob.len() > LONGEST || Machine::of(&glob).meets(&rule, is_told, dots)
 }
 
 /// Whether the shell takes something in a name for more than itself.
@@ -197,9 +214,9 @@ impl Machine {
     }
 
     /// Whether one name is for both.
-    fn meets(&self, rule: &[Part], is_told: bool) -> bool {
+    fn meets(&self, rule: &[Part], is_told: bool, dots: Dots) -> bool {
         // A name that begins with a dot the shell finds only where the pattern does.
-        let is_hidden = rule.first() == Some(&Part::Literal('.'));
+        let is_hidden = dots == Dots::Hide && rule.first() == Some(&Part::Literal('.'));
         let mut open = vec![(0, 0, is_told)];
         let mut seen = HashSet::new();
         while let Some(state @ (at, place, is_told)) = open.pop() {
@@ -288,12 +305,17 @@ fn alternatives(rest: &[char]) -> Option<(Vec<&[char]>, &[char])> {
 mod tests {
     use super::*;
 
+    const FOLDED: How = How {
+        case: Case::Folded,
+        dots: Dots::Hide,
+    };
+
     fn could(glob: &str, wanted: &str) -> bool {
         could_be(
             glob.as_bytes(),
             Wanted::Pattern(wanted.as_bytes()),
             Spelled::WhereWild,
-            Case::Folded,
+            FOLDED,
         )
     }
 
@@ -354,7 +376,10 @@ mod tests {
                 b"a*",
                 Wanted::Exactly(name.as_bytes()),
                 Spelled::Free,
-                Case::Exact,
+                How {
+                    case: Case::Exact,
+                    dots: Dots::Hide,
+                },
             )
         };
         assert!(exact("a*b") && exact("ab") && !exact("A"));

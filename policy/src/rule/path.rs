@@ -7,7 +7,8 @@
 //! - `!` in front takes out again what earlier patterns of the same list took in.
 
 use super::RuleError;
-use super::glob::{Spelled, Wanted, could_be, is_wild};
+pub use super::glob::Dots;
+use super::glob::{How, Spelled, Wanted, could_be, is_wild};
 use crate::bytes::ByteString;
 use crate::plan::name_matches;
 
@@ -144,8 +145,8 @@ impl PathPattern {
 
     /// The same for a path as a line has it, in which the shell may find more than one: one of
     /// those could be the pattern's.
-    pub fn could_cover(&self, path: &[u8], bases: Bases<'_>, case: Case) -> bool {
-        self.fits(path, bases, Reading::Globs(case))
+    pub fn could_cover(&self, path: &[u8], bases: Bases<'_>, dots: Dots) -> bool {
+        self.fits(path, bases, Reading::Globs(dots))
     }
 
     /// The same for a pattern by which a tool looks for files, wherever below: `**` stands for
@@ -224,7 +225,7 @@ enum Reading {
     /// As they are.
     Names(Case),
     /// As the shell would: one could stand for others.
-    Globs(Case),
+    Globs(Dots),
     /// As a tool that looks for files would: what a rule names is spelled out.
     Sought,
 }
@@ -234,11 +235,11 @@ impl Reading {
     fn is(self, wanted: &[u8], name: &[u8]) -> bool {
         match self {
             Reading::Names(case) => same(wanted, name, case),
-            Reading::Globs(case) => {
-                same(wanted, name, case)
-                    || could_be(name, Wanted::Exactly(wanted), Spelled::Free, case)
+            Reading::Globs(dots) => {
+                same(wanted, name, Case::Folded)
+                    || could_be(name, Wanted::Exactly(wanted), Spelled::Free, folded(dots))
             }
-            Reading::Sought => Reading::Globs(Case::Folded).is(wanted, name),
+            Reading::Sought => Reading::Globs(Dots::Hide).is(wanted, name),
         }
     }
 
@@ -247,12 +248,22 @@ impl Reading {
         let pattern = Wanted::Pattern(wanted);
         match self {
             Reading::Names(case) => wildcard(wanted, name, case),
-            Reading::Globs(case) => {
-                wildcard(wanted, name, case) || could_be(name, pattern, Spelled::WhereWild, case)
+            Reading::Globs(dots) => {
+                wildcard(wanted, name, Case::Folded)
+                    || could_be(name, pattern, Spelled::WhereWild, folded(dots))
             }
-            Reading::Sought if is_wild(name) => could_be(name, pattern, spelled, Case::Folded),
+            Reading::Sought if is_wild(name) => {
+                could_be(name, pattern, spelled, folded(Dots::Hide))
+            }
             Reading::Sought => wildcard(wanted, name, Case::Folded),
         }
+    }
+}
+
+fn folded(dots: Dots) -> How {
+    How {
+        case: Case::Folded,
+        dots,
     }
 }
 
@@ -410,7 +421,7 @@ mod tests {
     fn what_the_shell_could_find() {
         let could = |pattern: &str, path: &str| {
             let pattern = PathPattern::parse(pattern).unwrap();
-            pattern.could_cover(path.as_bytes(), BASES, Case::Folded)
+            pattern.could_cover(path.as_bytes(), BASES, Dots::Hide)
         };
         for (pattern, path, expected) in [
             (".env", "/home/u/ws/.en*", true),
