@@ -1,6 +1,8 @@
 //! What an approval is tied to: the files that a command runs, as far as they can be known
 //! before it does.
 
+mod flags;
+
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -105,7 +107,19 @@ fn all(line: &Classification, places: &Places<'_>, mut tied: Tied) -> Tied {
                 tied.leave_open(&format!("what `{name} {text}` names when it runs"));
             }
         }
-        tied.add(project_file(command, &places));
+        let folder = runners_folder(command, &places);
+        let there = Places {
+            cwd: &folder,
+            path: Vec::new(),
+        };
+        match flags::named(command, &there) {
+            Ok(files) => files.into_iter().for_each(|path| tied.add(Some(path))),
+            Err(text) => {
+                let name = &command.program.name;
+                tied.leave_open(&format!("what `{name} {text}` names when it runs"));
+            }
+        }
+        tied.add(project_file(command, &folder));
         named_by_variables(command, &places).for_each(|path| tied.add(Some(path)));
         for effect in &command.effects {
             if let Action::Runs { program } = &effect.action {
@@ -179,12 +193,19 @@ fn instructions(command: &SimpleCommand, places: &Places<'_>) -> Result<Vec<Path
     }
 }
 
-/// The file of the project that a runner of its tasks obeys: in its folder, or above.
-fn project_file(command: &SimpleCommand, places: &Places<'_>) -> Option<PathBuf> {
-    let runs =
-        |(programs, _): &&(&[&str], &[&str])| programs.contains(&command.program.name.as_str());
-    let (_, names) = RUNNERS.iter().find(runs)?;
+/// The files that a runner of a project's tasks has by default, if it is one.
+fn project_files(command: &SimpleCommand) -> Option<&'static [&'static str]> {
+    let name = command.program.name.as_str();
+    let runs = |(programs, _): &&(&[&str], &[&str])| programs.contains(&name);
+    RUNNERS.iter().find(runs).map(|(_, names)| *names)
+}
+
+/// Where a program is at work: a runner can be told to go elsewhere first.
+fn runners_folder(command: &SimpleCommand, places: &Places<'_>) -> PathBuf {
     let mut folder = places.cwd.to_owned();
+    if project_files(command).is_none() {
+        return folder;
+    }
     let mut words = command.argv.iter().skip(1).map(|word| word.text.as_str());
     while let Some(word) = words.next() {
         let joined = ["--directory=", "--prefix=", "--cwd=", "--dir=", "-C"]
@@ -200,6 +221,12 @@ fn project_file(command: &SimpleCommand, places: &Places<'_>) -> Option<PathBuf>
             folder.push(next);
         }
     }
+    folder
+}
+
+/// The file of the project that a runner of its tasks obeys: in its folder, or above.
+fn project_file(command: &SimpleCommand, folder: &Path) -> Option<PathBuf> {
+    let names = project_files(command)?;
     let mut above = folder.ancestors().take(MOST_ABOVE);
     above.find_map(|folder| {
         let mut files = names.iter().map(|name| folder.join(name));
@@ -319,6 +346,7 @@ mod tests {
             "Makefile",
             "package.json",
             "a.sh",
+            "a.js",
             "sub/pkg/__main__.py",
             "sub/m.py",
         ] {
@@ -362,6 +390,42 @@ mod tests {
             ("LD_PRELOAD=./a.sh ls", "a.sh"),
         ] {
             assert_eq!(of(line), (vec![file.to_owned()], Vec::new()), "{line}");
+        }
+    }
+
+    #[test]
+    fn files_that_options_name_are_tied() {
+        for (line, file) in [
+            ("make -f a.sh all", "a.sh"),
+            ("make -fa.sh all", "a.sh"),
+            ("make -sf a.sh", "a.sh"),
+            ("make --file=a.sh", "a.sh"),
+            ("make --makefile a.sh", "a.sh"),
+            ("make --makef=a.sh", "a.sh"),
+            ("make -C sub -f ../a.sh", "a.sh"),
+            ("make -f sub/m.py -f a.sh", "a.sh"),
+            ("just --justfile a.sh x", "a.sh"),
+            ("awk -f a.sh data", "a.sh"),
+            ("sed -nf a.sh data", "a.sh"),
+            ("node --require=./a.sh -e 1", "a.sh"),
+            ("node -r ./a x.js", "a.js"),
+            ("bash --rcfile a.sh -i", "a.sh"),
+            ("php -fa.sh", "a.sh"),
+            ("vim -S a.sh", "a.sh"),
+        ] {
+            assert!(
+                of(line).0.contains(&file.to_owned()),
+                "{line}: {:?}",
+                of(line)
+            );
+        }
+        for line in [
+            "make -f - all",
+            "make -f $X",
+            "make -f *.mk",
+            "awk -f /dev/stdin x",
+        ] {
+            assert_eq!(of(line).1.len(), 1, "{line}");
         }
     }
 

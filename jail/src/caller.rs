@@ -119,6 +119,11 @@ pub fn become_user(name: Option<&str>) -> Result<Account, Error> {
     Ok(account)
 }
 
+/// The home folder of an account.
+pub fn home_of(name: &str) -> Option<PathBuf> {
+    find(|account| account.name == name).map(|account| account.home)
+}
+
 fn find(wanted: impl Fn(&Account) -> bool) -> Option<Account> {
     let users = fs::read_to_string("/etc/passwd").ok()?;
     users.lines().filter_map(account).find(wanted)

@@ -23,7 +23,8 @@ use crate::outcome::Outcome;
 use crate::preview::record::{Record, Verdict as Judged};
 use crate::preview::show::{Ink, grouped};
 use crate::preview::{self, Made, Ran};
-use crate::protect::{self, finding::Finding};
+use crate::protect;
+use crate::protect::finding::{self, Finding};
 use crate::result::{Isolation, Output, RunId, RunResult, Status, Usage};
 use crate::touched::{Looked, Touched};
 use sink::Sink;
@@ -157,8 +158,8 @@ impl Report {
         if let Some(why) = report.ended {
             say(&show::inert(why.as_bytes()));
         }
-        for finding in &report.findings {
-            self.note(&finding.sentence());
+        for sentence in finding::sentences(&report.findings) {
+            self.note(&sentence);
         }
         self.kept_away.extend(report.findings);
     }

@@ -46,6 +46,56 @@ pub fn decide_path(
     }
 }
 
+/// Decides about a pattern by which a tool looks for files to read: what it could find is denied
+/// or asked about. Nothing, if no rule is about that.
+pub fn decide_pattern(policy: &Policy, pattern: &[u8], bases: Bases<'_>) -> Option<PathDecision> {
+    let path = absolute(pattern, bases);
+    let (action, rule) = sought(policy, &path, bases)?;
+    Some(PathDecision {
+        path: ByteString::from(path),
+        operation: Operation::Read,
+        action,
+        rule,
+    })
+}
+
+fn sought(policy: &Policy, path: &[u8], bases: Bases<'_>) -> Option<(Action, DecidedBy)> {
+    // An exception is for what it names; a pattern may find more.
+    let meets = |pattern: &PathPattern| {
+        pattern.sign() == Sign::Include && pattern.could_be_sought(path, bases)
+    };
+    let ruled = |rules: &[Sourced<Rule>], key: &'static str| {
+        let mut rules = rules.iter();
+        let met = rules.find(|rule| match &rule.value {
+            Rule::Path(own) => own.concerns(Operation::Read) && meets(&own.pattern),
+            _ => false,
+        })?;
+        Some(DecidedBy::Rule {
+            key,
+            pattern: met.value.text(),
+            origin: met.origin.clone(),
+        })
+    };
+    if let Some(rule) = ruled(&policy.forbid, "commands.deny") {
+        return Some((Action::Block, rule));
+    }
+    if let Some(pattern) = policy.deny.iter().find(|pattern| meets(&pattern.value)) {
+        let rule = DecidedBy::Rule {
+            key: "filesystem.deny",
+            pattern: pattern.value.text().to_owned(),
+            origin: pattern.origin.clone(),
+        };
+        return Some((Action::Block, rule));
+    }
+    let mut built_in = policy.profile.value.hide.iter();
+    let hides = |entry: &&Entry| PathPattern::parse(entry.value).is_ok_and(|own| meets(&own));
+    if let Some(entry) = built_in.find(hides) {
+        let what = format!("hidden: {}", entry.why);
+        return Some((Action::Block, DecidedBy::View { what }));
+    }
+    ruled(&policy.ask, "commands.ask").map(|rule| (Action::Ask, rule))
+}
+
 /// What a jail shows of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum View {

@@ -16,7 +16,7 @@ use crate::classify::{Classification, SimpleCommand};
 use crate::config::{Level, Policy, Sourced};
 use crate::effect::{Action as Does, Span, Target};
 use crate::risk::Risk;
-use crate::rule::{Bases, Case, Lift, Match, Operation, Rule};
+use crate::rule::{Bases, Dots, Lift, Match, Operation, Rule};
 use crate::show::inert;
 use doubt::{doubts, without_doubt};
 
@@ -391,6 +391,7 @@ fn meets(rule: &Rule, line: &Classification, bases: Bases<'_>) -> Match {
     match rule {
         Rule::Command(pattern) => pattern.generous(line),
         Rule::Path(rule) => {
+            let dots = dots(line);
             let effects = line.commands.iter().flat_map(|command| &command.effects);
             for effect in effects {
                 let touched = touches(&effect.action)
@@ -399,13 +400,29 @@ fn meets(rule: &Rule, line: &Classification, bases: Bases<'_>) -> Match {
                 // The shell looks for the target of a redirection, too.
                 if touched.is_some_and(|path| {
                     let pattern = &rule.pattern;
-                    pattern.could_cover(path.as_bytes(), bases, Case::Folded)
+                    pattern.could_cover(path.as_bytes(), bases, dots)
                 }) {
                     return Match::Yes(effect.span);
                 }
             }
             Match::No
         }
+    }
+}
+
+/// Whether a shell of the line is told that wildcards find names with a dot before them, too.
+fn dots(line: &Classification) -> Dots {
+    const NAMES: [&str; 3] = ["dotglob", "globdots", "glob_dots"];
+    let mut words = line.commands.iter().flat_map(|command| &command.argv);
+    // One word for it, alone or in a list of a few.
+    let tells = |text: &str| {
+        let text = text.get(..text.len().min(64)).unwrap_or_default();
+        let text = text.to_ascii_lowercase();
+        NAMES.iter().any(|name| text.contains(name))
+    };
+    match words.any(|word| tells(&word.text)) {
+        true => Dots::Show,
+        false => Dots::Hide,
     }
 }
 

@@ -9,7 +9,9 @@
 mod reader;
 mod writer;
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::sync::Arc;
 
 use reader::{is_blank, sections};
 use writer::{Edit, edited, header, line};
@@ -19,9 +21,9 @@ use writer::{Edit, edited, header, line};
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// The part before the first dot.
-    pub section: String,
+    pub section: Arc<str>,
     /// The part between the first and the last dot.
-    pub subsection: Option<Vec<u8>>,
+    pub subsection: Option<Arc<[u8]>>,
     /// The part behind the last dot.
     pub name: String,
 }
@@ -69,8 +71,8 @@ pub struct Document {
 
 #[derive(Debug, Clone)]
 struct Section {
-    name: String,
-    subsection: Option<Vec<u8>>,
+    name: Arc<str>,
+    subsection: Option<Arc<[u8]>>,
     /// From `[` to the byte before the next section's `[`.
     start: usize,
     end: usize,
@@ -119,7 +121,7 @@ impl Document {
     pub fn last(&self, section: &str, subsection: Option<&[u8]>, name: &str) -> Option<&[u8]> {
         self.entries()
             .filter(|entry| {
-                entry.key.section == section
+                &*entry.key.section == section
                     && entry.key.subsection.as_deref() == subsection
                     && entry.key.name == name
             })
@@ -129,32 +131,29 @@ impl Document {
 
     /// The keys whose values differ in `after`, in the order in which they are met.
     pub fn changes(&self, after: &Document) -> Vec<Change> {
-        let mut keys: Vec<&Key> = Vec::new();
-        for entry in self.entries().chain(after.entries()) {
-            if !keys.contains(&&entry.key) {
-                keys.push(&entry.key);
+        let mut places: HashMap<&Key, usize> = HashMap::new();
+        let mut changes: Vec<Change> = Vec::new();
+        let own = self.entries().map(|entry| (entry, false));
+        for (entry, is_after) in own.chain(after.entries().map(|entry| (entry, true))) {
+            let place = *places.entry(&entry.key).or_insert(changes.len());
+            if place == changes.len() {
+                changes.push(Change::none(&entry.key));
+            }
+            if let Some(change) = changes.get_mut(place) {
+                let values = match is_after {
+                    false => &mut change.before,
+                    true => &mut change.after,
+                };
+                values.push(entry.value.clone());
             }
         }
-        keys.into_iter()
-            .filter_map(|key| {
-                let own = |document: &Document| {
-                    document
-                        .values(key)
-                        .map(|value| value.map(<[u8]>::to_vec))
-                        .collect::<Vec<_>>()
-                };
-                let (before, after) = (own(self), own(after));
-                (before != after).then(|| Change {
-                    key: key.clone(),
-                    before,
-                    after,
-                })
-            })
-            .collect()
+        changes.retain(|change| change.before != change.after);
+        changes
     }
 
     /// The text with these changes made: everything else stays byte for byte.
     pub fn apply(&self, changes: &[Change]) -> Vec<u8> {
+        let places = self.places();
         let mut edits: Vec<Edit> = Vec::new();
         let mut appended: Vec<(&Key, &Option<Vec<u8>>)> = Vec::new();
         for change in changes {
@@ -164,33 +163,31 @@ impl Document {
                 .zip(&change.after)
                 .take_while(|(old, new)| old == new)
                 .count();
-            let placed = self.sections.iter().flat_map(|section| &section.entries);
-            for old in placed
-                .filter(|placed| placed.entry.key == change.key)
-                .skip(same)
-            {
-                edits.push(self.removal(old));
-            }
+            let placed = places.get(&change.key).into_iter().flatten();
+            edits.extend(placed.skip(same).map(|old| self.removal(old)));
             for value in change.after.iter().skip(same) {
                 appended.push((&change.key, value));
             }
         }
         edits.extend(self.emptied(&edits, &appended));
+        // The last section of a name is its home.
+        let homes: HashMap<Name<'_>, &Section> = self
+            .sections
+            .iter()
+            .map(|section| (section.full_name(), section))
+            .collect();
         let mut fresh: Vec<(&Key, Vec<u8>)> = Vec::new();
+        let mut known: HashMap<Name<'_>, usize> = HashMap::new();
         for (key, value) in appended {
             let line = line(&key.name, value.as_deref());
-            let home = self.sections.iter().rev().find(|section| {
-                section.name == key.section && section.subsection == key.subsection
-            });
-            match home {
-                Some(section) => edits.push(self.insertion(section, line)),
-                None => match fresh
-                    .iter_mut()
-                    .find(|(of, _)| of.section == key.section && of.subsection == key.subsection)
-                {
-                    Some((_, lines)) => lines.extend(line),
-                    None => fresh.push((key, line)),
-                },
+            if let Some(section) = homes.get(&key.home()) {
+                edits.push(self.insertion(section, line));
+                continue;
+            }
+            let place = *known.entry(key.home()).or_insert(fresh.len());
+            match fresh.get_mut(place) {
+                Some((_, lines)) => lines.extend(line),
+                None => fresh.push((key, line)),
             }
         }
         let mut text = edited(&self.text, edits);
@@ -202,6 +199,15 @@ impl Document {
             text.extend(lines);
         }
         text
+    }
+
+    /// Where each key stands.
+    fn places(&self) -> HashMap<&Key, Vec<&Placed>> {
+        let mut places: HashMap<&Key, Vec<&Placed>> = HashMap::new();
+        for placed in self.sections.iter().flat_map(|section| &section.entries) {
+            places.entry(&placed.entry.key).or_default().push(placed);
+        }
+        places
     }
 
     /// Takes an entry out. What stands before it on its line stays, with its newline.
@@ -220,15 +226,15 @@ impl Document {
 
     /// Section headers that lose their last entry and hold nothing else.
     fn emptied(&self, edits: &[Edit], appended: &[(&Key, &Option<Vec<u8>>)]) -> Vec<Edit> {
-        let removed = |placed: &Placed| edits.iter().any(|edit| edit.end == placed.end);
+        let removed: HashSet<usize> = edits.iter().map(|edit| edit.end).collect();
+        let filled: HashSet<Name<'_>> = appended.iter().map(|(key, _)| key.home()).collect();
         self.sections
             .iter()
             .filter(|section| {
+                let mut entries = section.entries.iter();
                 !section.entries.is_empty()
-                    && section.entries.iter().all(removed)
-                    && !appended.iter().any(|(key, _)| {
-                        key.section == section.name && key.subsection == section.subsection
-                    })
+                    && entries.all(|placed| removed.contains(&placed.end))
+                    && !filled.contains(&section.full_name())
                     && self.only_entries(section)
             })
             .map(|section| Edit {
@@ -257,19 +263,38 @@ impl Document {
 
     /// Puts a line behind the section's last entry, or behind its header's line.
     fn insertion(&self, section: &Section, line: Vec<u8>) -> Edit {
-        let at = section.entries.last().map_or_else(
-            || {
-                let rest = self.text.get(section.body..).unwrap_or_default();
-                let newline = rest.iter().position(|byte| *byte == b'\n');
-                section.body + newline.map_or(rest.len(), |at| at + 1)
-            },
-            |last| last.end,
-        );
+        let (at, line) = match section.entries.last() {
+            Some(last) => (last.end, line),
+            None => {
+                let body = self.text.get(section.body..section.end).unwrap_or_default();
+                match body.iter().position(|byte| *byte == b'\n') {
+                    Some(newline) => (section.body + newline + 1, line),
+                    // The next header is on the same line.
+                    None => (section.end, [b"\n", &line[..]].concat()),
+                }
+            }
+        };
         Edit {
             start: at,
             end: at,
             with: line,
         }
+    }
+}
+
+/// What a section is called.
+type Name<'a> = (&'a str, Option<&'a [u8]>);
+
+impl Section {
+    fn full_name(&self) -> Name<'_> {
+        (&self.name, self.subsection.as_deref())
+    }
+}
+
+impl Key {
+    /// The section that it belongs into.
+    fn home(&self) -> Name<'_> {
+        (&self.section, self.subsection.as_deref())
     }
 }
 
@@ -285,11 +310,20 @@ pub struct Change {
 }
 
 impl Change {
+    fn none(key: &Key) -> Change {
+        Change {
+            key: key.clone(),
+            before: Vec::new(),
+            after: Vec::new(),
+        }
+    }
+
     /// The values that were not there before.
     pub fn added(&self) -> impl Iterator<Item = Option<&[u8]>> {
+        let before: HashSet<_> = self.before.iter().collect();
         self.after
             .iter()
-            .filter(|value| !self.before.contains(value))
+            .filter(move |value| !before.contains(value))
             .map(|value| value.as_deref())
     }
 }
@@ -403,5 +437,40 @@ mod tests {
         fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
             let _ = Document::parse(&bytes);
         }
+    }
+
+    /// Whatever a file has many of, it is read, compared and edited in one go each.
+    #[test]
+    fn many_of_everything_in_linear_time() {
+        let many = |piece: &dyn Fn(usize) -> String| (0..30_000).map(piece).collect::<String>();
+        let texts = [
+            many(&|n| format!("[a{n}]k\n")),
+            format!("[a]\n{}", many(&|n| format!("k{n}=1\n"))),
+            format!("[a]\n{}", many(&|n| format!("k={n}\n"))),
+            format!("[a]\nk={}\n", many(&|n| format!("{n}\\\n"))),
+            format!(
+                "[a \"{}\"]\n{}",
+                "x".repeat(1000),
+                many(&|_| "k\n".to_owned())
+            ),
+            format!("{}\n", many(&|n| format!("[a{n}]"))),
+        ];
+        let endless = format!("[a \"{}\"]\nk\n", "x".repeat(2000));
+        assert!(Document::parse(endless.as_bytes()).is_err());
+        let endless = format!("[a]\n{}\n", "k".repeat(2000));
+        assert!(Document::parse(endless.as_bytes()).is_err());
+        let started = std::time::Instant::now();
+        for before in &texts {
+            for after in &texts {
+                merged(before, after);
+            }
+        }
+        assert!(started.elapsed().as_secs() < 60, "{:?}", started.elapsed());
+    }
+
+    #[test]
+    fn a_line_goes_into_its_own_section() {
+        let text = merged("[a][b]\n", "[a]\n\tk = v\n[b]\n");
+        assert_eq!(pairs(&text), [("a.k".to_owned(), Some("v".to_owned()))]);
     }
 }

@@ -155,9 +155,9 @@ fn table() -> &'static Table {
 fn matches(pattern: &str, key: &Key) -> bool {
     let name = |wanted: &str| wanted == "*" || wanted == key.name;
     match pattern.split('.').collect::<Vec<_>>()[..] {
-        [section, wanted] => section == key.section && key.subsection.is_none() && name(wanted),
+        [section, wanted] => *section == *key.section && key.subsection.is_none() && name(wanted),
         [section, "*", wanted] => {
-            section == key.section && key.subsection.is_some() && name(wanted)
+            *section == *key.section && key.subsection.is_some() && name(wanted)
         }
         _ => false,
     }
@@ -458,12 +458,12 @@ mod tests {
         ] {
             let (section, rest) = key.split_once('.').unwrap();
             let (subsection, name) = match rest.rsplit_once('.') {
-                Some((subsection, name)) => (Some(subsection.as_bytes().to_vec()), name),
+                Some((subsection, name)) => (Some(subsection.as_bytes().into()), name),
                 None => (None, rest),
             };
             let change = Change {
                 key: Key {
-                    section: section.to_owned(),
+                    section: section.into(),
                     subsection,
                     name: name.to_owned(),
                 },

@@ -5,13 +5,14 @@
 
 pub mod command;
 mod generous;
+mod glob;
 pub mod path;
 #[cfg(test)]
 pub(crate) mod sample;
 mod spelling;
 
 pub use command::{CommandPattern, Lift, Match};
-pub use path::{Bases, Case, PathPattern, Sign};
+pub use path::{Bases, Case, Dots, PathPattern, Sign};
 
 use serde::{Deserialize, Serialize};
 

@@ -234,3 +234,47 @@ fn an_argv_is_judged_like_a_line() {
     let decision = decide(&classification, &policy.policy, BASES, Asking::Policy);
     assert_eq!(decision.action, Action::Block);
 }
+
+#[test]
+fn deny_rules_for_files_meet_what_a_pattern_finds() {
+    let policy = loaded(
+        "[commands]\ndeny = [\"Read(.env)\", \"Read(*.pem)\"]\n",
+        Format::Toml,
+    );
+    let context = Context {
+        cwd: "/home/user/project".into(),
+        ..Context::default()
+    };
+    let action = |line: &str| {
+        let classification = classify(line.as_bytes(), &context);
+        decide(&classification, &policy.policy, BASES, Asking::Policy).action
+    };
+    for line in [
+        "cat .e*",
+        "cat .[e]nv",
+        "cat .[[:alpha:]]nv",
+        "cat .[![:digit:]]nv",
+        "cat @(.env|x)",
+        "cat x/@(.env|x)",
+        "cat .e?(n)v",
+        "bash -O extglob -c 'cat .@(env|x)'",
+        "for f in @(.env|x); do cat \"$f\"; done",
+        "cat < .e+(n)v",
+        "cat *.pe?",
+        "cat a*.@(pem|key)",
+        "shopt -s dotglob; cat *env",
+        "bash -O dotglob -c 'cat *'",
+        "setopt GLOB_DOTS; cat ?env",
+    ] {
+        assert_eq!(action(line), Action::Block, "{line}");
+    }
+    for line in [
+        "cat *",
+        "cat a*",
+        "ls *.@(js|ts)",
+        "cat @(a|b)",
+        "rg x src/*.rs",
+    ] {
+        assert_ne!(action(line), Action::Block, "{line}");
+    }
+}

@@ -1,13 +1,13 @@
 //! `sjail check`: what would happen to a command or a path, without touching either.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use clap::{Parser, ValueEnum};
 use serde::{Deserialize, Serialize};
-use sjail_policy::access::{PathDecision, decide_path};
+use sjail_policy::access::{PathDecision, decide_path, decide_pattern};
 use sjail_policy::check::{Answer, human};
 use sjail_policy::classify::{Classification, Context};
 use sjail_policy::config::CommandLine;
@@ -318,14 +318,8 @@ pub fn path_decision(
     typed: &OsString,
     operation: Operation,
 ) -> Result<PathDecision, Error> {
-    let typed_bytes = typed.as_bytes();
     let decision = |path: &[u8]| decide_path(&judge.loaded.policy, path, operation, judge.bases());
-    let full = if typed_bytes.starts_with(b"~") || typed_bytes.starts_with(b"/") {
-        typed_bytes.to_vec()
-    } else {
-        let cwd = nix::unistd::getcwd().map_err(|errno| Error::Cwd { errno })?;
-        cwd.join(typed).into_os_string().into_vec()
-    };
+    let full = full(typed)?;
     let named = decision(&full);
     // By name `..` takes the last part away, in the file system it leads out of where that leads.
     let as_typed = match full.starts_with(b"~") {
@@ -339,6 +333,39 @@ pub fn path_decision(
         true => led,
         false => named,
     })
+}
+
+/// What is said about what a tool could find by a pattern, as typed and from where its folders
+/// lead.
+pub fn pattern_decision(judge: &Judge, typed: &OsString) -> Result<Option<PathDecision>, Error> {
+    let decision = |path: &[u8]| decide_pattern(&judge.loaded.policy, path, judge.bases());
+    let full = full(typed)?;
+    let named = decision(&full);
+    let path = PathBuf::from(OsString::from_vec(full));
+    let is_plain = |part: &OsStr| !part.as_bytes().iter().any(|byte| b"*?[~(".contains(byte));
+    let plain: PathBuf = path.iter().take_while(|part| is_plain(part)).collect();
+    let rest = path.strip_prefix(&plain).unwrap_or(Path::new(""));
+    let led = match plain.is_absolute() {
+        true => {
+            let led = resolved(&plain).unwrap_or_else(|| PathBuf::from("/"));
+            decision(led.join(rest).as_os_str().as_bytes())
+        }
+        false => None,
+    };
+    Ok(match (named, led) {
+        (Some(named), Some(led)) if led.action > named.action => Some(led),
+        (named, led) => named.or(led),
+    })
+}
+
+/// A path from the root, or from a home.
+fn full(typed: &OsString) -> Result<Vec<u8>, Error> {
+    let bytes = typed.as_bytes();
+    if bytes.starts_with(b"~") || bytes.starts_with(b"/") {
+        return Ok(bytes.to_vec());
+    }
+    let cwd = nix::unistd::getcwd().map_err(|errno| Error::Cwd { errno })?;
+    Ok(cwd.join(typed).into_os_string().into_vec())
 }
 
 /// Where a path leads, every link on the way followed, whether something is there or not: a

@@ -24,7 +24,7 @@ use crate::preview::record::{self, Record, State};
 use crate::preview::show::{self, Ink, grouped};
 use crate::preview::store::{self, Store};
 use crate::preview::{Error, diff};
-use crate::protect::Protection;
+use crate::protect::{Protection, finding};
 use crate::report::Report;
 use crate::request;
 
@@ -242,8 +242,8 @@ pub fn commit(words: &[OsString]) -> Result<u8, Failure> {
         }));
         return Ok(Exit::Success.code());
     }
-    for finding in &findings {
-        crate::report::say(&finding.sentence());
+    for sentence in finding::sentences(&findings) {
+        crate::report::say(&sentence);
     }
     for (path, why) in &done.kept_out {
         let path = inert(path.as_os_str().as_encoded_bytes());

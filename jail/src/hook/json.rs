@@ -70,15 +70,6 @@ impl Json {
             }
         })
     }
-
-    /// Whether any text in it has this in it.
-    pub fn mentions(&self, part: &str) -> bool {
-        match self {
-            Json::Plain(value) => value.as_str().is_some_and(|text| text.contains(part)),
-            Json::List(items) => items.iter().any(|item| item.mentions(part)),
-            Json::Object(fields) => fields.iter().any(|(_, value)| value.mentions(part)),
-        }
-    }
 }
 
 impl From<Value> for Json {

@@ -138,6 +138,7 @@ mod tests {
             name: "Bash".to_owned(),
             tool: Some("exec"),
             act: Act::Other,
+            patterns: Vec::new(),
             input: serde_json::Value::Null,
         };
         let inner = |session: Option<&str>, words: &[&str]| {

@@ -11,6 +11,7 @@ mod change;
 mod json;
 mod line;
 mod named;
+mod pattern;
 mod question;
 mod record;
 mod scratch;

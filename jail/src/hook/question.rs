@@ -8,6 +8,7 @@ use sjail_policy::rule::Operation;
 use super::agent::Agent;
 use super::json::Json;
 use super::named::{named, patched, reached_by, spelled};
+use super::pattern::patterns;
 
 /// What an agent is about to do.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,6 +29,8 @@ pub struct Question {
     pub tool: Option<&'static str>,
     /// What.
     pub act: Act,
+    /// By which patterns it would look for files.
+    pub patterns: Vec<String>,
     /// The tool's input as it came.
     pub input: Value,
 }
@@ -115,6 +118,7 @@ pub fn read(agent: Agent, text: &[u8]) -> Result<Question, String> {
     };
     let transcript = folder(word(&["transcript_path"]), "transcript_path")?;
     let (tool, act) = act(&name, &input)?;
+    let patterns = patterns(&name, &input)?;
     Ok(Question {
         event,
         cwd,
@@ -124,6 +128,7 @@ pub fn read(agent: Agent, text: &[u8]) -> Result<Question, String> {
         name,
         tool,
         act,
+        patterns,
         input,
     })
 }
@@ -174,7 +179,13 @@ fn act(name: &str, input: &Value) -> Result<(Option<&'static str>, Act), String>
     let one = |operation| Ok::<_, String>(Act::Files(vec![(operation, text(PATH)?)]));
     // Tools that look below a folder: the working folder if none is named.
     let below = || {
-        let names = ["path", "dir_path", "file_path", "filePath"];
+        let names = [
+            "path",
+            "dir_path",
+            "file_path",
+            "filePath",
+            "target_directory",
+        ];
         let folder = spelled(&names)?.filter(|folder| !folder.is_empty());
         let folder = folder.unwrap_or_else(|| ".".to_owned());
         Ok::<_, String>(Act::Files(vec![(Operation::Read, folder)]))
@@ -228,7 +239,7 @@ fn act(name: &str, input: &Value) -> Result<(Option<&'static str>, Act), String>
             let Act::Files(mut files) = below()? else {
                 return Err("a pattern looks below a folder".to_owned());
             };
-            if let Some(pattern) = spelled(&["pattern"])? {
+            if let Some(pattern) = spelled(&["pattern", "glob_pattern"])? {
                 let reached = reached_by(&pattern);
                 let folder = files.first().map_or(".", |(_, folder)| folder.as_str());
                 let reached = Path::new(folder).join(reached);

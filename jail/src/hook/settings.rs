@@ -19,6 +19,8 @@ use crate::exit::Exit;
 
 /// The plugin that OpenCode loads.
 const PLUGIN: &str = include_str!("opencode.js");
+/// What an entry of ours says when it cannot ask.
+const SAID: &str = "sjail: not allowed";
 /// The hook is not there, or does not answer as it should.
 const NOT_WELL: u8 = 1;
 /// Seconds that an agent may wait for the hook's answer. An agent that has waited long
@@ -185,17 +187,17 @@ fn asked(agent: Agent, text: &str, command: &str) -> Option<std::process::Output
 
 /// The command of our hook in the settings.
 fn written(agent: Agent, text: &str) -> Option<String> {
-    fn find(json: &Json, mark: &str) -> Option<String> {
+    fn find(json: &Json, agent: Agent) -> Option<String> {
         match json {
             Json::Plain(value) => value
                 .as_str()
-                .filter(|text| text.contains(mark))
+                .filter(|text| is_own_line(agent, text))
                 .map(str::to_owned),
-            Json::List(items) => items.iter().find_map(|item| find(item, mark)),
-            Json::Object(fields) => fields.iter().find_map(|(_, value)| find(value, mark)),
+            Json::List(items) => items.iter().find_map(|item| find(item, agent)),
+            Json::Object(fields) => fields.iter().find_map(|(_, value)| find(value, agent)),
         }
     }
-    find(&serde_json::from_str(text).ok()?, &mark(agent))
+    find(&serde_json::from_str(text).ok()?, agent)
 }
 
 /// By what our own entry is known.
@@ -212,7 +214,7 @@ fn own() -> Result<String, Error> {
 fn with(agent: Agent, settings: &mut Json, file: &Path) -> Result<(), Error> {
     // A program that is gone, or dies, is a no as well; one without a reason is none to some.
     let command = format!(
-        "{}{}|| {{ echo 'sjail: not allowed' >&2; exit 2; }}",
+        "{}{}|| {{ echo '{SAID}' >&2; exit 2; }}",
         shell_words::quote(&own()?),
         mark(agent)
     );
@@ -267,9 +269,9 @@ fn with(agent: Agent, settings: &mut Json, file: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes every entry of ours out; whether there was any.
+/// Takes every entry of ours out; whether there was any. What stands beside one stays, also
+/// where it is nothing.
 fn without(agent: Agent, settings: &mut Json) -> bool {
-    let mut found = false;
     let Json::Object(fields) = settings else {
         return false;
     };
@@ -277,18 +279,75 @@ fn without(agent: Agent, settings: &mut Json) -> bool {
     else {
         return false;
     };
-    for (_, list) in events.iter_mut() {
-        if let Some(items) = list.items() {
-            let before = items.len();
-            items.retain(|item| !item.mentions(&mark(agent)));
-            found |= items.len() != before;
+    let mut found = false;
+    events.retain_mut(|(_, list)| match list.items() {
+        Some(items) => {
+            let left = drop_ours(agent, items);
+            found |= left != Left::AsItWas;
+            left != Left::Nothing
         }
-    }
+        None => true,
+    });
     if found {
-        events.retain(|(_, list)| *list != Json::List(Vec::new()));
         fields.retain(|(name, value)| name != "hooks" || *value != Json::object());
     }
     found
+}
+
+/// What is left of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    AsItWas,
+    Some,
+    Nothing,
+}
+
+/// Takes our entries out of a list, and out of the lists that those in it have.
+fn drop_ours(agent: Agent, items: &mut Vec<Json>) -> Left {
+    let mut found = false;
+    items.retain_mut(|item| {
+        if is_own(agent, item) {
+            found = true;
+            return false;
+        }
+        let Json::Object(fields) = item else {
+            return true;
+        };
+        let inner = fields.iter_mut().find(|(name, _)| name == "hooks");
+        let Some(inner) = inner.and_then(|(_, list)| list.items()) else {
+            return true;
+        };
+        let left = drop_ours(agent, inner);
+        found |= left != Left::AsItWas;
+        left != Left::Nothing
+    });
+    match (found, items.is_empty()) {
+        (false, _) => Left::AsItWas,
+        (true, false) => Left::Some,
+        (true, true) => Left::Nothing,
+    }
+}
+
+/// Whether it is an entry of ours.
+fn is_own(agent: Agent, entry: &Json) -> bool {
+    let Json::Object(fields) = entry else {
+        return false;
+    };
+    fields.iter().any(|(name, value)| match value {
+        Json::Plain(value) if name == "command" => {
+            value.as_str().is_some_and(|line| is_own_line(agent, line))
+        }
+        _ => false,
+    })
+}
+
+/// Whether a hook's line is ours: others have programs that are called in a like way.
+fn is_own_line(agent: Agent, line: &str) -> bool {
+    let Some((program, _)) = line.split_once(&mark(agent)) else {
+        return false;
+    };
+    let program = program.trim_end_matches(['\'', '"']);
+    line.contains(SAID) || program.ends_with("/sjail") || matches!(program, "sjail" | "{ sjail")
 }
 
 fn parsed(file: &Path, text: Option<&str>) -> Result<Json, Error> {
@@ -346,6 +405,48 @@ mod tests {
             assert_eq!(settings, before);
             with(agent, &mut settings, Path::new("/x")).unwrap();
             assert_eq!(settings, once);
+        }
+    }
+
+    /// Entries of other tools: beside ours in one list, in one entry, called in a like way.
+    #[test]
+    fn neighbours_stay() {
+        for (agent, inner) in [
+            (Agent::ClaudeCode, "claude-code"),
+            (Agent::Codex, "codex"),
+            (Agent::Gemini, "gemini"),
+            (Agent::Cursor, "cursor"),
+        ] {
+            let theirs = format!(r#"{{"type":"command","command":"guard hook {inner} --strict"}}"#);
+            let ours = format!(
+                r#"{{"type":"command","command":"/usr/bin/sjail hook {inner} || exit 2"}}"#
+            );
+            let group = |hooks: &str| format!(r#"{{"matcher":"Bash","hooks":[{hooks}]}}"#);
+            let both = format!("{theirs},{ours},{theirs}");
+            let settings = |entries: &str| {
+                let text =
+                    format!(r#"{{"a":1,"hooks":{{"PreToolUse":[{entries}],"Stop":[]}},"z":2}}"#);
+                serde_json::from_str::<Json>(&text).unwrap()
+            };
+            let mut mixed = settings(&format!("{},{both}", group(&both)));
+            assert!(without(agent, &mut mixed));
+            let left = format!("{theirs},{theirs}");
+            assert_eq!(
+                mixed,
+                settings(&format!("{},{left}", group(&left))),
+                "{inner}"
+            );
+            let before = settings(&format!("{},{theirs}", group(&theirs)));
+            let mut changed = before.clone();
+            assert!(!without(agent, &mut changed));
+            with(agent, &mut changed, Path::new("/x")).unwrap();
+            assert!(without(agent, &mut changed));
+            let Json::Object(fields) = &mut changed else {
+                unreachable!()
+            };
+            // Cursor's settings have a version, which stays.
+            fields.retain(|(name, _)| name != "version");
+            assert_eq!(changed, before, "{inner}");
         }
     }
 }

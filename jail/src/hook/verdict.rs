@@ -14,7 +14,7 @@ use super::question::{Act, Question};
 use super::record;
 use super::scratch;
 use crate::caller::Account;
-use crate::cmd::check::path_decision;
+use crate::cmd::check::{path_decision, pattern_decision};
 use crate::judge::{Judge, Typed};
 use crate::kept;
 
@@ -174,10 +174,40 @@ fn of_files(
             Action::Block => worst = Verdict::No { why },
         }
     }
+    if let Some(sought) = of_patterns(agent, question, judge)? {
+        is_all_scratch = false;
+        let is_no = matches!(worst, Verdict::No { .. });
+        worst = if is_no { worst } else { sought };
+    }
     Ok(match is_all_scratch {
         true => Verdict::Nothing,
         false => worst,
     })
+}
+
+/// What the policy says to the patterns, if any rule is about what they could find.
+fn of_patterns(
+    agent: Agent,
+    question: &Question,
+    judge: &Judge,
+) -> Result<Option<Verdict>, String> {
+    let mut worst = None;
+    for pattern in &question.patterns {
+        let decision =
+            pattern_decision(judge, &OsString::from(pattern)).map_err(|error| error.to_string())?;
+        let Some(decision) = decision else { continue };
+        let rule = decision.rule.to_string();
+        let why = format!("read what {pattern} finds: {rule}");
+        if decision.action == Action::Block || agent != Agent::ClaudeCode {
+            let act = format!("read {}", inert(decision.path.as_bytes()));
+            record::kept_from(agent, question, &act, &rule);
+        }
+        match decision.action {
+            Action::Block => return Ok(Some(Verdict::No { why })),
+            _ => worst = Some(Verdict::Ask { why, instead: None }),
+        }
+    }
+    Ok(worst)
 }
 
 /// What a tool that is taken away was to do, as far as that is known.

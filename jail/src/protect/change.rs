@@ -128,6 +128,11 @@ impl Protection {
                 self.findings.push(finding);
             }
         }
+        for (index, why) in now.unread.drain(..) {
+            if self.is_in_reach(&index) {
+                self.take(&index, &why.to_string());
+            }
+        }
         let mut watched: HashSet<PathBuf> =
             self.start.places.iter().map(|p| p.path.clone()).collect();
         let new_folders: Vec<_> = now.places.drain(..).collect();
@@ -380,7 +385,7 @@ impl Protection {
         for folder in self.fresh.clone() {
             now.absorb(self.search.repository_at(&folder));
         }
-        if !now.sightings.is_empty() {
+        if !now.sightings.is_empty() || !now.unread.is_empty() {
             self.settle(now, None);
         }
         // Some of what is new was seen once and not watched: everything is looked at again.

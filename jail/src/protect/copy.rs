@@ -98,7 +98,7 @@ fn remotes(git_dir: &Path) -> Vec<PathBuf> {
     };
     config
         .entries()
-        .filter(|entry| entry.key.section == "remote" && entry.key.name == "url")
+        .filter(|entry| &*entry.key.section == "remote" && entry.key.name == "url")
         .filter_map(|entry| entry.key.subsection.as_deref())
         .map(|name| Path::new("refs/remotes").join(std::ffi::OsStr::from_bytes(name)))
         .collect()

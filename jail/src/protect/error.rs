@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 use sjail_policy::show;
 
+use super::gitlinks::Unread;
 use super::scan::MAX_NAMES;
 use crate::cleanup;
 
@@ -30,6 +31,14 @@ pub enum Error {
     /// Nobody can tell what is in the workspace.
     #[error("the workspace {path} cannot be looked into, because its mode keeps its own owner out, so nobody can tell which names in it are protected; `chmod u+rwx {path}` opens it", path = show::name(.0))]
     Shut(PathBuf),
+    /// Nobody can tell what git would obey.
+    #[error("{index} {why}, so nobody can tell what `git status` would obey; `git reset` writes a new one, or move it away", index = show::name(index))]
+    Index {
+        /// Which file.
+        index: PathBuf,
+        /// What is the matter with it.
+        why: Unread,
+    },
     /// The copy of a folder of git cannot be made.
     #[error(
         "making a copy of {} for a git command that writes git's configuration failed: {source}",

@@ -27,6 +27,9 @@ pub struct Finding {
     /// The command that undoes it on purpose.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restore: Option<String>,
+    /// How many more of the kind there are, each of which is not told by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub more: Option<usize>,
 }
 
 /// What was done.
@@ -53,6 +56,7 @@ impl Finding {
             key: None,
             quarantine: Some(item.id.clone()),
             restore: Some(format!("sjail quarantine restore {}", item.id)),
+            more: None,
         }
     }
 
@@ -72,15 +76,17 @@ impl Finding {
     }
 
     /// A key was left out.
-    pub fn key(config: &Path, left: &LeftOut, quarantine: Option<&str>) -> Finding {
+    fn key(config: &Path, left: &LeftOut, quarantine: Option<&str>) -> Finding {
         let folder = config.parent().unwrap_or(config);
         let top = if folder.file_name() == Some(".git".as_ref()) {
             folder.parent().unwrap_or(folder)
         } else {
             folder
         };
+        // What is longer is nobody's to type.
+        const TYPED: usize = 512;
         let restore = match left.change.after.as_slice() {
-            [Some(value)] => Some(format!(
+            [Some(value)] if value.len() <= TYPED => Some(format!(
                 "git -C {} config {} {}",
                 show_word(top.as_os_str().as_encoded_bytes()),
                 show_word(left.change.key.to_string().as_bytes()),
@@ -95,7 +101,29 @@ impl Finding {
             key: Some(left.change.key.to_string()),
             quarantine: quarantine.map(str::to_owned),
             restore,
+            more: None,
         }
+    }
+
+    /// Keys were left out: a file can hold tens of thousands, and not all of them are told one
+    /// by one.
+    pub fn keys(config: &Path, left: &[LeftOut], quarantine: Option<&str>) -> Vec<Finding> {
+        const TOLD: usize = 64;
+        let told = left.iter().take(TOLD);
+        let mut findings: Vec<_> = told
+            .map(|left| Finding::key(config, left, quarantine))
+            .collect();
+        let more = left.len().saturating_sub(TOLD);
+        if more > 0 {
+            let why = format!("had {more} more such keys, which were left out as well");
+            findings.push(Finding {
+                action: Action::KeyLeftOut,
+                quarantine: quarantine.map(str::to_owned),
+                more: Some(more),
+                ..Finding::noted(config, why)
+            });
+        }
+        findings
     }
 
     /// A host process replaced a protected name during the run.
@@ -107,6 +135,7 @@ impl Finding {
             key: None,
             quarantine: None,
             restore: None,
+            more: None,
         }
     }
 
@@ -135,6 +164,7 @@ impl Finding {
             key: None,
             quarantine: None,
             restore: None,
+            more: None,
         }
     }
 
@@ -159,9 +189,57 @@ impl Finding {
     }
 }
 
+/// The findings as lines for people: of very many the first, and how many more there are. All
+/// of them are in the result.
+pub fn sentences(findings: &[Finding]) -> Vec<String> {
+    const TOLD: usize = 32;
+    let mut lines: Vec<_> = findings.iter().take(TOLD).map(Finding::sentence).collect();
+    let rest = findings.get(TOLD..).unwrap_or_default();
+    let more: usize = rest.iter().map(|finding| finding.more.unwrap_or(1)).sum();
+    match more {
+        0 => {}
+        1 => lines.extend(rest.iter().map(Finding::sentence)),
+        _ => lines.push(format!(
+            "and {more} more such things were kept away from the host or are to be known; --json names them"
+        )),
+    }
+    lines
+}
+
 /// A word as it can be typed into a shell, and shown.
 fn show_word(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let quoted = shell_words::quote(&text);
     show::inert(quoted.as_bytes()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sjail_policy::git_config::{Change, Key};
+
+    #[test]
+    fn tens_of_thousands_of_keys_are_told_in_a_few_lines() {
+        let left = |n: usize| LeftOut {
+            change: Change {
+                key: Key {
+                    section: "core".into(),
+                    subsection: None,
+                    name: format!("k{n}"),
+                },
+                before: Vec::new(),
+                after: vec![None],
+            },
+            why: "is not known to be harmless".to_owned(),
+        };
+        let left: Vec<_> = (0..45_000).map(left).collect();
+        let findings = Finding::keys(Path::new("/w/.git/config"), &left, Some("q_1"));
+        let counted = findings.iter().map(|finding| finding.more.unwrap_or(1));
+        assert_eq!(counted.sum::<usize>(), left.len());
+        let lines = sentences(&findings);
+        assert!(findings.len() < 100 && lines.len() < 50, "{}", lines.len());
+        let last = lines.last().map(String::as_str).unwrap_or_default();
+        assert!(last.contains("44968 more"), "{last}");
+        assert_eq!(sentences(&findings[..33]).len(), 33);
+    }
 }

@@ -9,10 +9,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use nix::errno::Errno;
 use nix::sys::stat::{FileStat, lstat};
+use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use nix::sys::time::{TimeSpec, TimeValLike};
 use nix::time::{ClockId, clock_gettime};
 
+use super::gitlinks::Unread;
 use crate::sys::directory::Kind;
 use crate::sys::file::FileId;
 use crate::sys::statx;
@@ -39,6 +42,10 @@ pub struct Inventory {
     pub awaited: Vec<PathBuf>,
     /// A protected name could appear in folders that are not watched.
     pub is_unwatched: bool,
+    /// The indexes of git that were read for what they name.
+    pub indexes: Vec<PathBuf>,
+    /// Those of which nobody can tell that.
+    pub unread: Vec<(PathBuf, Unread)>,
     /// Folders that cannot be looked into.
     pub shut: Vec<PathBuf>,
     /// Folders that could not, and were opened.
@@ -150,6 +157,7 @@ impl Inventory {
         self.places.extend(other.places);
         self.children.extend(other.children);
         self.opened.extend(other.opened);
+        self.unread.extend(other.unread);
     }
 
     /// Without plain names and ways: what a new repository is judged by. Plain names in
@@ -239,6 +247,16 @@ impl Moment {
     /// coarse clock cannot tell.
     pub fn may_have_changed(&self, folder: &Path) -> bool {
         lstat(folder).map_or(true, |stat| self.may_precede(&stat))
+    }
+
+    /// The same for what is in a file. On a file system in memory nobody notes when what is
+    /// mapped was written.
+    pub fn may_have_been_written(&self, file: &Path) -> bool {
+        let in_memory = || statfs(file).is_ok_and(|fs| fs.filesystem_type() == TMPFS_MAGIC);
+        match lstat(file) {
+            Ok(stat) => self.may_precede(&stat) || in_memory(),
+            Err(errno) => errno != Errno::ENOENT,
+        }
     }
 
     /// The same for what this is the stat of.

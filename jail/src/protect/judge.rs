@@ -101,9 +101,7 @@ impl Court<'_> {
         if !self.put(path, &text, &merged.text)? {
             return Ok(None);
         }
-        for left in &merged.left_out {
-            findings.push(Finding::key(path, left, Some(&item.id)));
-        }
+        findings.extend(Finding::keys(path, &merged.left_out, Some(&item.id)));
         Ok(Some(merged.text))
     }
 

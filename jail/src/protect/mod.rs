@@ -261,7 +261,7 @@ impl Protection {
         };
         // What is awaited could have appeared between two folders' being watched.
         let unseen = self.start.is_unwatched || !self.start.awaited.is_empty();
-        if self.stirred || !quiet || !self.made.is_empty() || unseen {
+        if self.stirred || !quiet || !self.made.is_empty() || unseen || self.is_index_written() {
             self.look(None);
         }
         self.sweep();
@@ -279,6 +279,16 @@ impl Protection {
             findings: self.findings,
             ended: self.ended,
         }
+    }
+
+    /// Whether what an index names may be something else now: a watched folder tells of new
+    /// files alone.
+    fn is_index_written(&self) -> bool {
+        let Some(began) = self.start.time else {
+            return true;
+        };
+        let mut indexes = self.start.indexes.iter();
+        indexes.any(|index| began.may_have_been_written(index))
     }
 
     /// Links in folders of git that were not there when the run began.
@@ -316,16 +326,13 @@ impl Protection {
             Ok(Some(item)) => item,
             Err(error) => {
                 self.findings.push(Finding::noted(path, error.to_string()));
+                self.taken.count_left();
+                self.end_if_too_much(path);
                 return;
             }
         };
         self.taken.count(&self.quarantine.place_of(&item));
-        if self.taken.is_too_much() && self.ended.is_none() {
-            self.ended = Some(format!(
-                "{} and other protected names came again and again; the jail was ended, and all of them are in quarantine",
-                show::name(path)
-            ));
-        }
+        self.end_if_too_much(path);
         let of_that_name = |finding: &&Finding| finding.is_quarantined(path);
         let before = self.findings.iter().filter(of_that_name).count();
         match before {
@@ -336,6 +343,15 @@ impl Protection {
                     .push(Finding::quarantined(&item).and_more(again));
             }
             _ => {}
+        }
+    }
+
+    fn end_if_too_much(&mut self, path: &Path) {
+        if self.taken.is_too_much() && self.ended.is_none() {
+            self.ended = Some(format!(
+                "{} and other protected names came again and again; the jail was ended, and all of them are in quarantine or called something else",
+                show::name(path)
+            ));
         }
     }
 

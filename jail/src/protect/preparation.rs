@@ -53,6 +53,9 @@ impl Protection {
         if start.shut.contains(&search.workspace) {
             return Err(Error::Shut(search.workspace));
         }
+        if let Some((index, why)) = start.unread.first().cloned() {
+            return Err(Error::Index { index, why });
+        }
         search.shut = start.shut.iter().cloned().collect();
         let held: Vec<Sighting> = start.mounted().into_iter().cloned().collect();
         if held.len() > MAX_NAMES {

@@ -10,10 +10,12 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use nix::errno::Errno;
@@ -30,6 +32,37 @@ use crate::beneath::{self, Beneath, Kind};
 pub struct Quarantine {
     folder: PathBuf,
     run: String,
+    room: Room,
+}
+
+/// So much is copied at most where what is taken lies on another file system: nothing that is
+/// protected is that large, and of a file that is nearly all holes a copy fills the disk.
+const MOST_COPIED: u64 = 64 << 20;
+
+/// What may still be copied, in bytes.
+#[derive(Debug, Clone)]
+struct Room(Arc<AtomicU64>);
+
+impl Room {
+    fn of(bytes: u64) -> Room {
+        Room(Arc::new(AtomicU64::new(bytes)))
+    }
+
+    /// Room for a name and what is in it.
+    fn take(&self, bytes: u64) -> io::Result<()> {
+        const NAME: u64 = 1 << 10;
+        let cost = bytes.saturating_add(NAME);
+        let less = |left: u64| left.checked_sub(cost);
+        match self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
+        {
+            Ok(_) => Ok(()),
+            Err(_) => Err(io::Error::other(
+                "it lies on another file system, and more than the 64 MiB that are copied in one run",
+            )),
+        }
+    }
 }
 
 /// Something that was taken out of a workspace.
@@ -95,6 +128,7 @@ impl Quarantine {
         Quarantine {
             folder: sandbox.join("quarantine"),
             run: run.to_owned(),
+            room: Room::of(MOST_COPIED),
         }
     }
 
@@ -145,7 +179,7 @@ impl Quarantine {
         fs::write(to.join("about.json"), about).map_err(failed)?;
         let name = wanted.file_name().unwrap_or(OsStr::new("unnamed"));
         let from = path.file_name().unwrap_or(name);
-        let go = || move_out(path, from, &to.join(stored(name)));
+        let go = || move_out(path, from, &to.join(stored(name)), &self.room);
         let moved = match go() {
             // By its mode, or by that of the folder it is in.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -197,6 +231,11 @@ impl Amount {
     /// More than a person leaves there, and far less than a disk holds.
     const MOST_FILES: usize = 4096;
     const MOST_BYTES: u64 = 1 << 30;
+
+    /// Counts something that could not be taken.
+    pub fn count_left(&mut self) {
+        self.files += 1;
+    }
 
     /// Counts a tree in, as far as that matters.
     pub fn count(&mut self, top: &Path) {
@@ -260,7 +299,9 @@ pub fn restore(sandboxes: &Path, id: &str) -> Result<Item, Error> {
     let to = PathBuf::from(format!("/proc/self/fd/{}", into.root().as_raw_fd())).join(name);
     // Another name of it may still lie in the workspace.
     second_names::part_all(&folder.join(stored(name))).map_err(failed)?;
-    move_tree(&from, &stored(name), &to).map_err(failed)?;
+    // Whoever puts it back has seen it.
+    let room = Room::of(u64::MAX);
+    move_tree(&from, &stored(name), &to, &room).map_err(failed)?;
     let _ = fs::remove_dir_all(&folder);
     Ok(item)
 }
@@ -317,8 +358,8 @@ fn stored(name: &OsStr) -> OsString {
 }
 
 /// Moves a name to a path that does not exist yet.
-fn move_out(path: &Path, name: &OsStr, to: &Path) -> io::Result<()> {
-    move_tree(&parent_of(path)?, name, to)
+fn move_out(path: &Path, name: &OsStr, to: &Path, room: &Room) -> io::Result<()> {
+    move_tree(&parent_of(path)?, name, to, room)
 }
 
 /// The folder that holds a name, reached without any link.
@@ -328,13 +369,13 @@ fn parent_of(path: &Path) -> io::Result<Beneath> {
 
 /// Moves a name from an open folder to a path that does not exist yet; by copying where
 /// the two are on different file systems.
-fn move_tree(from: &Beneath, name: &OsStr, to: &Path) -> io::Result<()> {
+fn move_tree(from: &Beneath, name: &OsStr, to: &Path, room: &Room) -> io::Result<()> {
     let flags = RenameFlags::RENAME_NOREPLACE;
     match renameat2(from.root(), name, nix::fcntl::AT_FDCWD, to, flags) {
         Ok(()) => Ok(()),
         Err(Errno::EXDEV) => {
             let name = Path::new(name);
-            copy_tree(from, name, to)?;
+            copy_tree(from, name, to, room)?;
             from.remove(name)
         }
         Err(errno) => Err(errno.into()),
@@ -343,28 +384,35 @@ fn move_tree(from: &Beneath, name: &OsStr, to: &Path) -> io::Result<()> {
 
 /// Copies files, folders and links, going through no link: who made them may still be
 /// there to swap one for the other. Pipes, sockets and devices are left out.
-fn copy_tree(from: &Beneath, below: &Path, to: &Path) -> io::Result<()> {
+fn copy_tree(from: &Beneath, below: &Path, to: &Path, room: &Room) -> io::Result<()> {
     let stat = from
         .stat(below)?
         .ok_or_else(|| io::Error::from(Errno::ENOENT))?;
     match beneath::kind(&stat) {
-        Kind::Link => std::os::unix::fs::symlink(from.link(below)?, to),
+        Kind::Link => {
+            room.take(0)?;
+            std::os::unix::fs::symlink(from.link(below)?, to)
+        }
         Kind::Folder => {
+            room.take(0)?;
             DirBuilder::new().mode(0o700).create(to)?;
             for name in from.names(below)? {
-                copy_tree(from, &below.join(&name), &to.join(&name))?;
+                copy_tree(from, &below.join(&name), &to.join(&name), room)?;
             }
             fs::set_permissions(to, fs::Permissions::from_mode(stat.st_mode & 0o777))
         }
         Kind::File => {
-            let mut source = from.file(below)?;
-            let mode = source.metadata()?.permissions().mode() & 0o777;
+            let source = from.file(below)?;
+            let there = source.metadata()?;
+            room.take(there.len())?;
+            let mode = there.permissions().mode() & 0o777;
             let mut target = File::options()
                 .write(true)
                 .create_new(true)
                 .mode(0o600)
                 .open(to)?;
-            io::copy(&mut source, &mut target)?;
+            // It may grow meanwhile.
+            io::copy(&mut source.take(there.len()), &mut target)?;
             target.set_permissions(fs::Permissions::from_mode(mode))
         }
         Kind::Other | Kind::Whiteout => Ok(()),
@@ -395,7 +443,9 @@ mod tests {
         fs::write(base.join("work/made/file"), "own").unwrap();
         std::os::unix::fs::symlink("../../private", base.join("work/made/way")).unwrap();
         let work = Beneath::open(&base.join("work")).unwrap();
-        let copy = |below: &str, to: &str| copy_tree(&work, Path::new(below), &base.join(to));
+        let copy = |below: &str, to: &str| {
+            copy_tree(&work, Path::new(below), &base.join(to), &Room::of(1 << 20))
+        };
         copy("made", "copy").unwrap();
         assert_eq!(fs::read_to_string(base.join("copy/file")).unwrap(), "own");
         assert!(base.join("copy/sub").is_dir());
@@ -485,5 +535,37 @@ mod tests {
         assert_eq!(fs::read_link(kept.join("l")).unwrap(), Path::new("x"));
         restore(&base.join("sandboxes"), &item.id).unwrap();
         assert_eq!(fs::read(work.path().join(".idea/x")).unwrap(), b"1");
+    }
+
+    /// Gigantic files, which are nearly all holes: called harmless names where they are.
+    #[test]
+    fn no_more_is_copied_than_a_person_would_leave() {
+        let Ok(work) = tempfile::tempdir_in("/dev/shm") else {
+            return;
+        };
+        let base = tempfile::tempdir_in("/var/tmp").unwrap();
+        let quarantine = Quarantine::new(&base.path().join("sandboxes/s1"), "run_1");
+        fs::create_dir(work.path().join(".vscode")).unwrap();
+        for (name, size) in [
+            (".envrc", 1_u64 << 40),
+            (".vscode/a", 40 << 20),
+            (".vscode/b", 40 << 20),
+        ] {
+            let file = File::create(work.path().join(name)).unwrap();
+            file.set_len(size).unwrap();
+        }
+        for name in [".envrc", ".vscode"] {
+            let path = work.path().join(name);
+            let error = quarantine.take(&path, "appeared").unwrap_err();
+            let Error::Aside { to, why } = &error else {
+                panic!("{error}");
+            };
+            assert!(why.to_string().contains("64 MiB"), "{why}");
+            assert!(to.exists() && !path.exists());
+        }
+        assert!(list(&base.path().join("sandboxes")).is_empty());
+        fs::write(work.path().join(".envrc"), "small").unwrap();
+        let small = quarantine.take(&work.path().join(".envrc"), "appeared");
+        assert!(small.unwrap().is_some());
     }
 }

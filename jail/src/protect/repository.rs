@@ -9,13 +9,14 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use sjail_policy::git_config::Document;
 use sjail_policy::git_keys::{led_from, normal};
 use sjail_policy::show;
 
 use super::inventory::Role;
+use crate::caller::home_of;
 
 /// Where a `.git` file leads.
 #[derive(Debug, PartialEq, Eq)]
@@ -154,17 +155,19 @@ pub fn obeyed(config: &Path, top: &Path) -> Vec<(PathBuf, Role)> {
             let Some(value) = entry.value.as_deref().filter(|value| !value.is_empty()) else {
                 continue;
             };
-            let value = Path::new(OsStr::from_bytes(value));
-            let key = (entry.key.section.as_str(), entry.key.name.as_str());
+            let Some(value) = expanded(value) else {
+                continue;
+            };
+            let key = (&*entry.key.section, entry.key.name.as_str());
             match key {
                 // Relative to where hooks run.
                 ("core", "hookspath") => {
-                    found.extend(normal(&top.join(value)).map(|path| (path, Role::GitHooks)));
+                    found.extend(ways_to(&top.join(value)).map(|path| (path, Role::GitHooks)));
                 }
                 // Relative to the file that includes.
                 ("include" | "includeif", "path") => {
                     let folder = file.parent().unwrap_or(top);
-                    if let Some(path) = normal(&folder.join(value)) {
+                    for path in ways_to(&folder.join(&value)) {
                         if files.len() < 8 && !files.contains(&path) {
                             files.push(path.clone());
                         }
@@ -176,6 +179,60 @@ pub fn obeyed(config: &Path, top: &Path) -> Vec<(PathBuf, Role)> {
         }
     }
     found
+}
+
+/// The configuration that git obeys in every repository: this user's, and the machine's.
+pub fn everywhere() -> Vec<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let home = variable("HOME");
+    let own = home.as_ref().map(|home| home.join(".gitconfig"));
+    let folder = variable("XDG_CONFIG_HOME").or(home.map(|home| home.join(".config")));
+    let other = folder.map(|folder| folder.join("git/config"));
+    let machine = Some(PathBuf::from("/etc/gitconfig"));
+    let files = [variable("GIT_CONFIG_GLOBAL"), own, other, machine];
+    // Many keep theirs as links to somewhere else.
+    let files = files.into_iter().flatten();
+    files
+        .filter_map(|file| fs::canonicalize(file).ok())
+        .collect()
+}
+
+/// A path as git's configuration writes it, with the home folder that it begins with. `None` for
+/// one that git does not go to, or that is in its own installation.
+fn expanded(value: &[u8]) -> Option<PathBuf> {
+    let value = value.strip_prefix(b":(optional)").unwrap_or(value);
+    if value.starts_with(b"%(prefix)/") {
+        return None;
+    }
+    let Some(behind) = value.strip_prefix(b"~") else {
+        return Some(Path::new(OsStr::from_bytes(value)).to_owned());
+    };
+    let slash = behind.iter().position(|byte| *byte == b'/');
+    let (name, below) = behind.split_at(slash.unwrap_or(behind.len()));
+    let home = match name {
+        b"" => std::env::var_os("HOME").map(PathBuf::from)?,
+        name => home_of(OsStr::from_bytes(name).to_str()?)?,
+    };
+    let below = below.strip_prefix(b"/").unwrap_or(below);
+    Some(home.join(OsStr::from_bytes(below)))
+}
+
+/// Where a path leads by its names, and where it leads now: a `..` behind a link goes up from
+/// where that leads.
+fn ways_to(path: &Path) -> impl Iterator<Item = PathBuf> {
+    let by_name = normal(path);
+    let now = really_up(path).filter(|now| Some(now) != by_name.as_ref());
+    by_name.into_iter().chain(now)
+}
+
+fn really_up(path: &Path) -> Option<PathBuf> {
+    let parts: Vec<_> = path.components().collect();
+    let up = parts
+        .iter()
+        .rposition(|part| *part == Component::ParentDir)?;
+    let (above, below) = parts.split_at(up + 1);
+    let above = fs::canonicalize(above.iter().collect::<PathBuf>()).ok()?;
+    Some(above.join(below.iter().collect::<PathBuf>()))
 }
 
 /// The contents of a small regular file; links are not followed, pipes not waited for.
@@ -192,4 +249,57 @@ pub fn small(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(MOST + 1).read_to_end(&mut bytes).ok()?;
     (bytes.len() as u64 <= MOST).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::process::Command;
+
+    /// Each way to write a folder of hooks: found where git says that it is.
+    #[test]
+    fn hooks_are_where_git_looks_for_them() {
+        let base = tempfile::tempdir().unwrap();
+        let top = fs::canonicalize(base.path()).unwrap();
+        let git = |words: &[&str]| {
+            let done = Command::new("git").args(words).current_dir(&top).output();
+            let done = done.unwrap();
+            assert!(done.status.success(), "{words:?} {done:?}");
+            String::from_utf8(done.stdout).unwrap()
+        };
+        git(&["init", "-q", "."]);
+        fs::create_dir_all(top.join("a/deep")).unwrap();
+        std::os::unix::fs::symlink("a/deep", top.join("way")).unwrap();
+        for written in [
+            "my hooks",
+            "\"my hooks \" ; said",
+            "my  \t hooks\t# said",
+            "a\\\n/ho\\\noks",
+            "a\\\\\\\"b",
+            "a\\tb",
+            "\"a;b\"#c",
+            "ends-in-\x0b",
+            "ends-in-\x0c\x0b  ",
+            "~/hooks",
+            "~root/hooks",
+            "a//./b/../hooks/",
+            "way/../hooks",
+            "/abs/hooks",
+        ] {
+            let config = top.join(".git/config");
+            fs::write(&config, format!("[core]\n\thooksPath = {written}\n")).unwrap();
+            let told = git(&["rev-parse", "--git-path", "hooks/x"]);
+            let told = top.join(told.strip_suffix("/x\n").unwrap());
+            let told = match told.canonicalize() {
+                Ok(there) => there,
+                Err(_) => ways_to(&told).last().unwrap(),
+            };
+            let found: Vec<_> = obeyed(&config, &top)
+                .into_iter()
+                .map(|(path, _)| path)
+                .collect();
+            assert!(found.contains(&told), "{written:?}: {told:?} {found:?}");
+        }
+    }
 }

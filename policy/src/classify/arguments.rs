@@ -197,8 +197,8 @@ impl Judge<'_> {
                 Piece::Tilde(name) => self.tilde(name, state, &mut given),
                 Piece::Variable(name) => self.variable(name, state, &mut given),
                 Piece::Output(place) => self.output(*place, &mut given),
-                Piece::Unknown => {
-                    given.text.push_str("${…}");
+                Piece::Found(_) | Piece::Unknown => {
+                    given.text.push_str(UNKNOWN);
                     given.exact = false;
                     given.from = given.from.with(Sources::UNKNOWN);
                 }
@@ -207,6 +207,7 @@ impl Judge<'_> {
         if given.glob {
             given.exact = false;
         }
+        given.sought = sought(&given.text, pieces);
         if let [Piece::Variable(_), Piece::Text(rest)] = pieces
             && rest.starts_with(b"-")
         {
@@ -319,4 +320,24 @@ pub(crate) fn sounds_secret(name: &str) -> bool {
     ]
     .iter()
     .any(|part| name.contains(part))
+}
+
+/// How a word shows what is not known of it.
+const UNKNOWN: &str = "${…}";
+
+/// A word with its patterns put where they stand, if nothing else of it is unknown.
+fn sought(text: &str, pieces: &[Piece]) -> Option<String> {
+    let mut patterns = pieces.iter().filter_map(|piece| match piece {
+        Piece::Found(pattern) => Some(String::from_utf8_lossy(pattern)),
+        _ => None,
+    });
+    let mut known = text.split(UNKNOWN);
+    let mut sought = known.next()?.to_owned();
+    let mut is_any = false;
+    for part in known {
+        is_any = true;
+        sought.push_str(&patterns.next()?);
+        sought.push_str(part);
+    }
+    (is_any && patterns.next().is_none()).then_some(sought)
 }

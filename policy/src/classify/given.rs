@@ -13,6 +13,8 @@ pub(crate) struct Given {
     pub exact: bool,
     /// Whether it holds active wildcards.
     pub glob: bool,
+    /// Its text as the shell looks for it, where patterns with alternatives are in it.
+    pub sought: Option<String>,
     /// Whether it may become no argument, or several.
     pub many: bool,
     /// Where its unknown parts come from.
@@ -51,6 +53,7 @@ impl Given {
             text: text.to_owned(),
             exact: self.exact,
             glob: self.glob,
+            sought: None,
             many: self.many,
             from: self.from,
             content: None,

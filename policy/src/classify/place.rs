@@ -11,19 +11,21 @@ use crate::effect::{Place, Target};
 /// Resolves a path argument and says what kind of place it is.
 pub(crate) fn target(given: &Given, cwd: &Cwd, context: &Context) -> Target {
     let typed = given.text.clone();
+    let sought = given.sought.as_deref();
+    let sought = sought.and_then(|sought| absolute(sought, cwd));
     let Some(path) = absolute(&given.text, cwd) else {
         return Target {
             typed,
             resolved: None,
-            searched: None,
+            searched: sought,
             place: Place::Unknown,
         };
     };
     let place = place(&path, given, context);
     let (resolved, searched) = match (given.exact, given.glob) {
         (true, _) => (Some(path), None),
-        (false, true) => (None, Some(path)),
-        (false, false) => (None, None),
+        (false, true) => (None, sought.or(Some(path))),
+        (false, false) => (None, sought),
     };
     Target {
         typed,

@@ -1,6 +1,11 @@
 //! From the text of a configuration to its sections.
 
+use std::sync::Arc;
+
 use super::{Entry, Key, MAX_LENGTH, ParseError, Placed, Section};
+
+/// A section's name is compared for each of its keys, and a key's is shown to people.
+const LONGEST_NAME: usize = 1 << 10;
 
 pub(super) fn sections(text: &[u8]) -> Result<Vec<Section>, ParseError> {
     let mut reader = Reader { text, at: 0 };
@@ -22,12 +27,15 @@ pub(super) fn sections(text: &[u8]) -> Result<Vec<Section>, ParseError> {
             Some(b'#' | b';') => reader.skip_line(),
             Some(b'[') => {
                 let (name, subsection) = reader.header()?;
+                if reader.at - start > LONGEST_NAME {
+                    return Err(reader.error("a section whose name is longer than 1 KiB"));
+                }
                 if let Some(last) = sections.last_mut() {
                     last.end = start;
                 }
                 sections.push(Section {
-                    name,
-                    subsection,
+                    name: name.into(),
+                    subsection: subsection.map(Arc::from),
                     start,
                     end: text.len(),
                     body: reader.at,
@@ -157,6 +165,9 @@ impl Reader<'_> {
             name.push(char::from(byte.to_ascii_lowercase()));
             self.next();
         }
+        if name.len() > LONGEST_NAME {
+            return Err(self.error("a key whose name is longer than 1 KiB"));
+        }
         if !name.starts_with(|first: char| first.is_ascii_alphabetic()) {
             return Err(self.error("a key that does not start with a letter"));
         }
@@ -221,7 +232,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether git takes a byte for a blank.
+/// Whether git takes a byte for a blank: fewer than other programs do.
 pub(super) fn is_blank(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t' | b'\r' | 0x0b | 0x0c)
+    matches!(byte, b' ' | b'\t' | b'\r')
 }

@@ -40,7 +40,7 @@ pub(super) fn header(key: &Key) -> Vec<u8> {
     let mut out = format!("[{}", key.section).into_bytes();
     if let Some(subsection) = &key.subsection {
         out.extend(b" \"");
-        for byte in subsection {
+        for byte in subsection.iter() {
             if matches!(byte, b'"' | b'\\') {
                 out.push(b'\\');
             }

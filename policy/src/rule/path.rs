@@ -7,6 +7,8 @@
 //! - `!` in front takes out again what earlier patterns of the same list took in.
 
 use super::RuleError;
+pub use super::glob::Dots;
+use super::glob::{How, Spelled, Wanted, could_be, is_wild};
 use crate::bytes::ByteString;
 use crate::plan::name_matches;
 
@@ -142,10 +144,30 @@ impl PathPattern {
     }
 
     /// The same for a path as a line has it, in which the shell may find more than one: one of
-    /// those could be the pattern's. Names that the pattern spells out are compared with its
-    /// wildcards; where both have some, nobody can tell.
-    pub fn could_cover(&self, path: &[u8], bases: Bases<'_>, case: Case) -> bool {
-        self.fits(path, bases, Reading::Globs(case))
+    /// those could be the pattern's.
+    pub fn could_cover(&self, path: &[u8], bases: Bases<'_>, dots: Dots) -> bool {
+        self.fits(path, bases, Reading::Globs(dots))
+    }
+
+    /// The same for a pattern by which a tool looks for files, wherever below: `**` stands for
+    /// folders. What looks for everything looks for no file in particular.
+    pub fn could_be_sought(&self, pattern: &[u8], bases: Bases<'_>) -> bool {
+        const DEEPEST: usize = 8;
+        let has_any_depth = names(pattern).any(|name| name == b"**");
+        (0..=if has_any_depth { DEEPEST } else { 0 }).any(|depth| {
+            let mut path = Vec::new();
+            for name in names(pattern) {
+                let (name, count) = match name {
+                    b"**" => (&b"*"[..], depth),
+                    name => (name, 1),
+                };
+                for _ in 0..count {
+                    path.push(b'/');
+                    path.extend(name);
+                }
+            }
+            self.fits(&path, bases, Reading::Sought)
+        })
     }
 
     fn fits(&self, path: &[u8], bases: Bases<'_>, reading: Reading) -> bool {
@@ -203,7 +225,9 @@ enum Reading {
     /// As they are.
     Names(Case),
     /// As the shell would: one could stand for others.
-    Globs(Case),
+    Globs(Dots),
+    /// As a tool that looks for files would: what a rule names is spelled out.
+    Sought,
 }
 
 impl Reading {
@@ -211,16 +235,35 @@ impl Reading {
     fn is(self, wanted: &[u8], name: &[u8]) -> bool {
         match self {
             Reading::Names(case) => same(wanted, name, case),
-            Reading::Globs(case) => same(wanted, name, case) || could_be(name, wanted, case),
+            Reading::Globs(dots) => {
+                same(wanted, name, Case::Folded)
+                    || could_be(name, Wanted::Exactly(wanted), Spelled::Free, folded(dots))
+            }
+            Reading::Sought => Reading::Globs(Dots::Hide).is(wanted, name),
         }
     }
 
     /// Whether a name is one that a pattern wants.
-    fn fits(self, wanted: &[u8], name: &[u8]) -> bool {
+    fn fits(self, wanted: &[u8], name: &[u8], spelled: Spelled) -> bool {
+        let pattern = Wanted::Pattern(wanted);
         match self {
             Reading::Names(case) => wildcard(wanted, name, case),
-            Reading::Globs(case) => wildcard(wanted, name, case) || could_be(name, wanted, case),
+            Reading::Globs(dots) => {
+                wildcard(wanted, name, Case::Folded)
+                    || could_be(name, pattern, Spelled::WhereWild, folded(dots))
+            }
+            Reading::Sought if is_wild(name) => {
+                could_be(name, pattern, spelled, folded(Dots::Hide))
+            }
+            Reading::Sought => wildcard(wanted, name, Case::Folded),
         }
+    }
+}
+
+fn folded(dots: Dots) -> How {
+    How {
+        case: Case::Folded,
+        dots,
     }
 }
 
@@ -230,6 +273,11 @@ fn covers<'a>(
     names: impl Iterator<Item = &'a [u8]>,
     reading: Reading,
 ) -> bool {
+    // What a rule is about says the last of its names that says anything.
+    let told = segments.iter().rposition(|segment| match segment {
+        Segment::Name(name) => name.contains(|c| !matches!(c, '*' | '?')),
+        Segment::AnyDepth => false,
+    });
     let mut reached = vec![false; segments.len() + 1];
     let mark = |reached: &mut Vec<bool>, mut place: usize| {
         loop {
@@ -254,10 +302,15 @@ fn covers<'a>(
             }
             match segment {
                 Segment::AnyDepth => mark(&mut next, place),
-                Segment::Name(wanted) if reading.fits(wanted.as_bytes(), name) => {
-                    mark(&mut next, place + 1)
+                Segment::Name(wanted) => {
+                    let spelled = match told == Some(place) {
+                        true => Spelled::Needed,
+                        false => Spelled::Free,
+                    };
+                    if reading.fits(wanted.as_bytes(), name, spelled) {
+                        mark(&mut next, place + 1);
+                    }
                 }
-                Segment::Name(_) => {}
             }
         }
         if next.last() == Some(&true) {
@@ -266,39 +319,6 @@ fn covers<'a>(
         reached = next;
     }
     false
-}
-
-/// What the shell takes for more than itself in a path.
-const GLOBS: [u8; 3] = [b'*', b'?', b'['];
-
-/// Whether the shell could find this name for a glob. One that begins with a dot it finds only
-/// for a glob that does.
-fn could_be(glob: &[u8], name: &[u8], case: Case) -> bool {
-    let is_spelled = !name.contains(&b'*') && !name.contains(&b'?');
-    let is_hidden = name.first() == Some(&b'.') && glob.first() != Some(&b'.');
-    let is_glob = glob.iter().any(|byte| GLOBS.contains(byte));
-    is_spelled && is_glob && !is_hidden && wildcard(&without_classes(glob), name, case)
-}
-
-/// A glob with `?` for each class of characters.
-fn without_classes(glob: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::with_capacity(glob.len());
-    let mut rest = glob;
-    while let Some((first, after)) = rest.split_first() {
-        // The first of a class can be its own end.
-        let end = after.iter().skip(1).position(|byte| *byte == b']');
-        (plain, rest) = match (first, end) {
-            (b'[', Some(end)) => {
-                plain.push(b'?');
-                (plain, after.get(end + 2..).unwrap_or_default())
-            }
-            _ => {
-                plain.push(*first);
-                (plain, after)
-            }
-        };
-    }
-    plain
 }
 
 fn wildcard(pattern: &[u8], name: &[u8], case: Case) -> bool {
@@ -401,7 +421,7 @@ mod tests {
     fn what_the_shell_could_find() {
         let could = |pattern: &str, path: &str| {
             let pattern = PathPattern::parse(pattern).unwrap();
-            pattern.could_cover(path.as_bytes(), BASES, Case::Folded)
+            pattern.could_cover(path.as_bytes(), BASES, Dots::Hide)
         };
         for (pattern, path, expected) in [
             (".env", "/home/u/ws/.en*", true),
@@ -421,6 +441,35 @@ mod tests {
             // Both have wildcards.
             ("*.pem", "/home/u/ws/a*", false),
             ("*.pem", "/home/u/ws/a*.pem", true),
+            ("*.pem", "/home/u/ws/a*.pe?", true),
+            (".env", "/home/u/ws/.[[:alpha:]]nv", true),
+            (".env", "/home/u/ws/@(.env|x)", true),
+        ] {
+            assert_eq!(could(pattern, path), expected, "{pattern} {path}");
+        }
+    }
+
+    #[test]
+    fn what_a_tool_could_look_for() {
+        let could = |pattern: &str, path: &str| {
+            let pattern = PathPattern::parse(pattern).unwrap();
+            pattern.could_be_sought(path.as_bytes(), BASES)
+        };
+        for (pattern, path, expected) in [
+            (".env", "/home/u/ws/.e*", true),
+            (".env", "/home/u/ws/**/.env", true),
+            (".env", "/home/u/ws/**/.[a-e]nv", true),
+            (".env", "/home/u/ws/**/*", false),
+            ("./secret/**", "/home/u/ws/sec*/**/*.txt", true),
+            ("./secret/**", "/home/u/ws/**/*.rs", false),
+            ("./secret/*", "/home/u/ws/**/*.rs", false),
+            ("./a/b/key", "/home/u/ws/**/key", true),
+            ("./a/b/key", "/home/u/ws/**/k*", true),
+            ("*.pem", "/home/u/ws/**/*.{pem,key}", false),
+            ("*.pem", "/home/u/ws/**/*.p?m", true),
+            ("*.pem", "/home/u/ws/**/*.rs", false),
+            ("~/.ssh/**", "/home/u/.s*/id_*", true),
+            ("~/.ssh/**", "/home/u/ws/**/*.c", false),
         ] {
             assert_eq!(could(pattern, path), expected, "{pattern} {path}");
         }

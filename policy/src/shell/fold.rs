@@ -47,6 +47,8 @@ pub enum Piece {
     /// The output of the command substitution at this place, or the file name of a
     /// process substitution.
     Output(Span),
+    /// An active pattern with alternatives, as the shell reads it: `@(a|b)`.
+    Found(Vec<u8>),
     /// Anything else.
     Unknown,
 }
@@ -285,7 +287,8 @@ impl Environment {
                 1 => state.fields.swap_remove(0).pieces,
                 _ => vec![Piece::Unknown],
             };
-            if pieces.contains(&Piece::Unknown) {
+            let is_unknown = |piece: &Piece| matches!(piece, Piece::Unknown | Piece::Found(_));
+            if pieces.iter().any(is_unknown) {
                 completeness = Completeness::Open;
             }
             if !alternatives.contains(&pieces) {

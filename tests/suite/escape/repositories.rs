@@ -121,6 +121,7 @@ pub fn suite() -> Vec<Test> {
         b30_submodules_of_any_name,
         b30_keys_that_lead_through_links,
         b30_awaited_hooks_behind_a_link,
+        b31_hooks_of_every_repository,
         b30_a_pipe_where_the_index_is,
         b30_committed_repositories_of_any_name,
         b23_links_that_git_writes_through,
@@ -193,6 +194,44 @@ fn on_copy(scene: &Scene) -> Verdict<Output> {
         .output()
 }
 
+/// Writes an index with one entry that git takes for a repository, in a way that is said.
+const INDEX: &str = r#"
+import os, struct, sys
+said = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+name = said.get("--name", "a/b/c/d/e").encode()
+told = int(said.get("--told", len(name)))
+strip = int(said.get("--strip", -1))
+object = bytes.fromhex("1234567890" * 4)
+
+def head(mode, told):
+    return struct.pack(">10I", *[0] * 6, mode, *[0] * 3) + object + struct.pack(">H", told)
+
+def entry(mode, name, told):
+    begin = head(mode, told)
+    return (begin + name).ljust((len(begin) + told + 8) & ~7, b"\0")
+
+def extension(name, text):
+    return name + struct.pack(">I", len(text)) + text
+
+version, extensions = 2, b""
+link = entry(int(said.get("--mode", 0o160000)), name, told)
+if strip >= 0:
+    version, link = 4, head(0o160000, told) + bytes([strip]) + name + b"\0"
+if "--threads" in said:
+    hidden, link = link, entry(0o100644, b"x", 1)
+    begin = 12 + len(link)
+    table = extension(b"IEOT", struct.pack(">3I", 1, begin + 8, 1))
+    extensions = extension(b"ABCD", hidden) + table
+    import hashlib
+    heads = b"ABCD" + struct.pack(">I", len(hidden)) + table[:8]
+    extensions += extension(b"EOIE", struct.pack(">I", begin) + hashlib.sha1(heads).digest())
+text = b"DIRC" + struct.pack(">2I", version, 1) + link + extensions + bytes(20)
+if "--in-place" in said:
+    os.pwrite(os.open(".git/index", os.O_WRONLY), text.ljust(os.stat(".git/index").st_size, b"\0"), 0)
+else:
+    open(".git/index", "wb").write(text)
+"#;
+
 /// `git status` at the top goes into every repository that the index names, however deep it
 /// lies: payloads, each the command of a run of its own.
 const NAMED: &[&[&str]] = &[
@@ -222,14 +261,36 @@ const NAMED: &[&[&str]] = &[
     &[r#"repository a/b/c/d/e/.git
          name a/b/c/d/e
          /usr/bin/git update-index --index-version 4"#],
+    // An index that git reads and never writes.
+    &[r#"repository a/b/c/d/e/.git
+         python3 index.py --mode 57764"#],
+    &[r#"repository a/b/c/d/e/.git
+         python3 index.py --name a/b/../b/c/d/e"#],
+    &[r#"repository a/b/c/d/e/.git
+         python3 index.py --name "$PWD/a/b/c/d/e""#],
+    &[r#"repository a/b/c/d/e/.git
+         python3 index.py --told 8 --name a/b/c/d/eXYZ"#],
+    &[r#"repository a/b/c/d/e/.git
+         python3 index.py --strip 5"#],
+    &[r#"repository a/b/c/d/e/.git
+         python3 index.py --threads 1"#],
+    // Into the same file, so that no name comes or goes where anybody watches.
+    &[
+        "mkdir -p a/b/c/d/e; python3 index.py --mode 33188 --name elsewhere",
+        r#"repository a/b/c/d/e/.git
+         python3 index.py --in-place 1 --name a/b/c/d/e"#,
+    ],
 ];
 
 fn b31_repositories_that_the_index_names(scene: &Scene) -> Verdict {
-    scene.needs(&["git"])?;
+    scene.needs(&["git", "python3"])?;
     const NAME: &str = "name() { /usr/bin/git update-index --add --info-only --cacheinfo 160000,1234567890123456789012345678901234567890,$1; }\n";
     for payloads in NAMED {
         for jailed in [false, true] {
             fresh(scene)?;
+            scene.script("index.py", INDEX)?;
+            let git = |words: &[&str]| scene.host("git").args(words).output();
+            git(&["config", "index.threads", "4"])?.exits(0)?;
             let mut said = Vec::new();
             for payload in *payloads {
                 let text = format!("{BEGIN}{NAME}here=$PWD\n{payload}\n");
@@ -355,6 +416,31 @@ fn b30_awaited_hooks_behind_a_link(scene: &Scene) -> Verdict {
             format!("jailed: {jailed}, and the hook was run: {run}")
         })?;
     }
+    Ok(())
+}
+
+/// A folder of hooks that the user's own configuration names, in whatever repository.
+fn b31_hooks_of_every_repository(scene: &Scene) -> Verdict {
+    scene.needs(&["git"])?;
+    let payload = "#!/bin/sh\nmkdir -p tools/hooks\nprintf '#!/bin/sh\\ntouch pwned\\n' >tools/hooks/pre-commit\nchmod +x tools/hooks/pre-commit\n";
+    scene.home_file(".gitconfig", "[core]\n\thooksPath = tools/hooks\n")?;
+    for jailed in [false, true] {
+        fresh(scene)?;
+        let script = scene.script("plant", payload)?;
+        match jailed {
+            true => scene.run(["--", "./plant"]).output()?,
+            false => scene.host(script).output()?,
+        };
+        let author = ["-c", "user.name=t", "-c", "user.email=t@t"];
+        let commit = ["commit", "-q", "--allow-empty", "-m", "x"];
+        let words = [&author[..], &commit[..]].concat();
+        scene.host("git").args(words).output()?;
+        let run = scene.workspace().join("pwned").exists();
+        ensure(run != jailed, || {
+            format!("jailed: {jailed}, and the hook was run: {run}")
+        })?;
+    }
+    fs::remove_file(scene.home().join(".gitconfig"))?;
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use sjail_tests::{Output, Scene, Test, Verdict, tests};
+use sjail_tests::{Output, Scene, Test, Verdict, ensure, tests};
 
 use crate::desk::Desk;
 
@@ -37,6 +37,7 @@ pub fn tests() -> Vec<Test> {
         spoilt_questions_are_a_no,
         what_a_hook_refuses_is_recorded,
         files_and_tools_that_a_hook_refuses_are_recorded,
+        patterns_that_could_find_a_denied_file,
     ]
 }
 
@@ -430,6 +431,42 @@ fn what_a_hook_refuses_is_recorded(scene: &Scene) -> Verdict {
     let words = ["audit", "log", "--events", "--last", "100", "--json"];
     let events = desk.sjail(words)?.json()?.to_string();
     assert!(events.contains("\"alert\":\"blocked\""), "{events}");
+    Ok(())
+}
+
+/// What a search could find is judged like reading it.
+fn patterns_that_could_find_a_denied_file(scene: &Scene) -> Verdict {
+    scene.home_file(
+        ".config/sjail/policy.toml",
+        "[commands]\ndeny = [\"Read(.env)\", \"Read(./secret/**)\"]\n",
+    )?;
+    for (tool, input, is_denied) in [
+        ("Glob", json!({ "pattern": ".e*" }), true),
+        ("Glob", json!({ "pattern": "**/.[e]nv" }), true),
+        ("Glob", json!({ "pattern": "{src,secret}/*.txt" }), true),
+        ("Glob", json!({ "pattern": "*", "path": "secret" }), true),
+        ("Grep", json!({ "pattern": "x", "glob": ".e*" }), true),
+        ("Grep", json!({ "pattern": "x", "glob": "*.rs,.env" }), true),
+        (
+            "read_many_files",
+            json!({ "include": ["src/*", ".en?"] }),
+            true,
+        ),
+        ("read_many_files", json!({ "paths": [".e{n,x}v"] }), true),
+        ("Glob", json!({ "pattern": "**/*" }), false),
+        ("Glob", json!({ "pattern": "**/*.{rs,toml}" }), false),
+        ("Grep", json!({ "pattern": "x", "glob": "*.rs" }), false),
+        ("Grep", json!({ "pattern": ".env" }), false),
+        (
+            "read_many_files",
+            json!({ "include": ["src/**/*.rs"] }),
+            false,
+        ),
+    ] {
+        let output = ask(scene, "claude-code", &claude(scene, tool, input.clone()))?;
+        let said = output.to_string().contains("\"deny\"");
+        ensure(said == is_denied, || format!("{tool} {input}: {output}"))?;
+    }
     Ok(())
 }
 

@@ -212,9 +212,8 @@ impl Applying<'_, '_> {
         };
         let git_dir = lower.parent().unwrap_or(self.copy.lower.path());
         let merged = git_keys::merge(&before, &after, self.court.place(git_dir));
-        for left in &merged.left_out {
-            self.findings.push(Finding::key(&lower, left, None));
-        }
+        self.findings
+            .extend(Finding::keys(&lower, &merged.left_out, None));
         let there = self.copy.lower.stat(below)?;
         if merged.carried.is_empty() && there.is_some() {
             return Ok(());

@@ -9,7 +9,7 @@ use nix::sys::stat::lstat;
 
 use super::listing::Listing;
 use super::look::Look;
-use crate::protect::gitlinks;
+use crate::protect::gitlinks::{self, Unread};
 use crate::protect::inventory::{GitDir, Role, Watched};
 use crate::protect::names::starting_with;
 use crate::protect::repository::{self, Pointer};
@@ -85,9 +85,13 @@ impl Look<'_> {
                 _ => {}
             }
         }
+        let top = repository::top_of(path);
+        for config in self.everywhere() {
+            self.configured(&config, &top);
+        }
         let is_shared = listing.has(b"commondir");
         if listing.has(b"index") {
-            self.gitlinks(path, &repository::top_of(path));
+            self.gitlinks(path, &top);
         }
         self.watch(Watched {
             path: path.to_owned(),
@@ -104,8 +108,25 @@ impl Look<'_> {
 
     /// The repositories that an index names, below the top of its working tree.
     fn gitlinks(&mut self, git_dir: &Path, top: &Path) {
-        let links = gitlinks::of(git_dir).into_iter();
-        self.linked.extend(links.map(|link| top.join(link)));
+        /// What the kernel takes, less what git has below the top of a repository.
+        const LONGEST: usize = libc::PATH_MAX as usize - 512;
+        let index = git_dir.join("index");
+        match gitlinks::of(git_dir) {
+            Ok(named) => {
+                for link in named.links {
+                    let link = top.join(link);
+                    match link.as_os_str().len() <= LONGEST {
+                        true => self.linked.push(link),
+                        false => self.inventory.unread.push((index.clone(), Unread::TooLong)),
+                    }
+                }
+                let folders = named.folders.into_iter().map(|folder| top.join(folder));
+                self.sparse
+                    .extend(folders.map(|folder| (folder, index.clone())));
+            }
+            Err(why) => self.inventory.unread.push((index.clone(), why)),
+        }
+        self.inventory.indexes.push(index);
     }
 
     /// Files in the workspace that git's configuration makes it obey: the folder of

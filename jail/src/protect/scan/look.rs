@@ -15,6 +15,7 @@ use sjail_policy::show;
 use super::Search;
 use super::leaves::Leaves;
 use super::listing::{self, Listing};
+use crate::protect::gitlinks::Unread;
 use crate::protect::inventory::{Inventory, Role, Sighting, Watched};
 use crate::protect::names::{first_part, part_fits, starting_with};
 use crate::protect::{reach, repository};
@@ -35,6 +36,12 @@ pub(super) struct Look<'a> {
     pub(super) git_dirs: HashSet<PathBuf>,
     /// Folders that an index calls repositories, still to be looked at.
     pub(super) linked: Vec<PathBuf>,
+    /// Folders of which an index does not say what it names in them, each with that index.
+    pub(super) sparse: Vec<(PathBuf, PathBuf)>,
+    searched_whole: HashSet<PathBuf>,
+    read_for_all: usize,
+    /// The configuration that git obeys in every repository, once it was asked for.
+    everywhere: Option<Vec<PathBuf>>,
 }
 
 /// What becomes of a folder that cannot be looked into.
@@ -60,7 +67,16 @@ impl<'a> Look<'a> {
             placed: HashSet::new(),
             git_dirs: HashSet::new(),
             linked: Vec::new(),
+            sparse: Vec::new(),
+            searched_whole: HashSet::new(),
+            read_for_all: 0,
+            everywhere: None,
         }
+    }
+
+    pub(super) fn everywhere(&mut self) -> Vec<PathBuf> {
+        let known = self.everywhere.get_or_insert_with(repository::everywhere);
+        known.clone()
     }
 
     pub(super) fn watch(&mut self, place: Watched) {
@@ -119,18 +135,56 @@ impl<'a> Look<'a> {
 
     /// The folders that git goes into from above, however deep they lie.
     pub(super) fn follow_gitlinks(&mut self) {
-        while let Some(folder) = self.linked.pop() {
-            if self.placed.contains(&folder) || !folder.starts_with(&self.search.workspace) {
+        loop {
+            while let Some(folder) = self.linked.pop() {
+                self.follow_gitlink(&folder);
+            }
+            let Some((folder, index)) = self.sparse.pop() else {
+                return;
+            };
+            self.search_all(folder, index);
+        }
+    }
+
+    fn follow_gitlink(&mut self, folder: &Path) {
+        if self.placed.contains(folder) || !folder.starts_with(&self.search.workspace) {
+            return;
+        }
+        match lstat(&folder.join(".git")) {
+            Err(Errno::ENOENT) => {
+                // Nothing for git to obey yet.
+                self.inventory.awaited.push(folder.join(".git"));
+                self.watch_above(folder);
+            }
+            _ => self.top(folder, self.search.depth),
+        }
+    }
+
+    /// A folder in which any other may be a repository that git goes into. Where an index leaves
+    /// a folder out, git does, too: mostly there is none.
+    fn search_all(&mut self, folder: PathBuf, index: PathBuf) {
+        if !self.searched_whole.insert(folder.clone()) {
+            return;
+        }
+        // It can be made, and filled, when nobody looks.
+        self.inventory.is_unwatched = true;
+        let mut folders = vec![folder];
+        while let Some(folder) = folders.pop() {
+            self.read_for_all += 1;
+            if self.read_for_all > super::MAX_SPARSE {
+                self.inventory.unread.push((index, Unread::TooMuch));
+                return;
+            }
+            let Some(listing) = self.list(&folder) else {
                 continue;
+            };
+            if listing.has(b".git") {
+                self.top(&folder, self.search.depth);
             }
-            match lstat(&folder.join(".git")) {
-                Err(Errno::ENOENT) => {
-                    // Nothing for git to obey yet.
-                    self.inventory.awaited.push(folder.join(".git"));
-                    self.watch_above(&folder);
-                }
-                _ => self.top(&folder, self.search.depth),
-            }
+            let below = listing
+                .names()
+                .filter(|(name, kind)| *kind == Kind::Folder && *name != b".git");
+            folders.extend(below.map(|(name, _)| folder.join(OsStr::from_bytes(name))));
         }
     }
 

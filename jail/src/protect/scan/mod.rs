@@ -22,6 +22,9 @@ use look::{Look, OnShut};
 /// How many folders are read at most while repositories are looked for.
 pub const MAX_FOLDERS: usize = 400;
 
+/// How many folders are read at most where an index does not say what it names in them.
+pub const MAX_SPARSE: usize = 20_000;
+
 /// How many names can be held in one jail. Each costs a mount or two.
 pub const MAX_NAMES: usize = 2000;
 
@@ -154,6 +157,7 @@ impl Search {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::protect::gitlinks::Unread;
     use sjail_policy::bytes::ByteString;
     use std::fs;
     use std::process::Command;
@@ -311,6 +315,46 @@ mod tests {
         }
         let inventory = search(&base.join("app/deps/lib")).run();
         assert_eq!(inventory.grants, [base.join("app/.git/modules/deps/lib")]);
+    }
+
+    /// An index with one entry, which git would read.
+    fn index(mode: u32, name: &str) -> Vec<u8> {
+        let mut text = b"DIRC\0\0\0\x02\0\0\0\x01".to_vec();
+        text.extend([0; 24]);
+        text.extend(mode.to_be_bytes());
+        text.extend([0; 32]);
+        text.extend(u16::try_from(name.len()).unwrap().to_be_bytes());
+        text.extend(name.as_bytes());
+        text.resize(12 + ((62 + name.len() + 8) & !7), 0);
+        text.extend([0; 20]);
+        text
+    }
+
+    #[test]
+    fn repositories_where_an_index_leaves_out_what_it_names() {
+        let (_keep, base) = scratch();
+        git(&base, &["init", "-q", "."]);
+        let deep = base.join("a/b/c/d/e/f");
+        fs::create_dir_all(&deep).unwrap();
+        git(&deep, &["init", "-q", "."]);
+        let config = "GitConfig a/b/c/d/e/f/.git/config".to_owned();
+        assert!(!shown(&search(&base).run(), &base).contains(&config));
+        fs::write(base.join(".git/index"), index(0o040_000, "a/b/")).unwrap();
+        let inventory = search(&base).run();
+        assert!(shown(&inventory, &base).contains(&config));
+        assert!(inventory.is_unwatched && inventory.unread.is_empty());
+    }
+
+    #[test]
+    fn an_index_of_which_nobody_can_tell_is_said() {
+        let (_keep, base) = scratch();
+        git(&base, &["init", "-q", "."]);
+        let at = base.join(".git/index");
+        let long = format!("{}x", "y/".repeat(2000));
+        for (name, why) in [("../x", Unread::Astray), (&long, Unread::TooLong)] {
+            fs::write(&at, index(0o160_000, name)).unwrap();
+            assert_eq!(search(&base).run().unread, [(at.clone(), why)]);
+        }
     }
 
     #[test]

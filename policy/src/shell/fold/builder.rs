@@ -1,6 +1,6 @@
 //! Words become arguments: values inserted, split, and what is unknown kept as such.
 
-use super::super::word::{Operation, Parameter, Part, PartKind, Reference, Translation};
+use super::super::word::{Operation, Parameter, Part, PartKind, Reference, Translation, Word};
 use super::{Completeness, Count, Environment, Field, MAX_ALTERNATIVES, MAX_VALUE, Piece, Value};
 
 /// A piece that is no text costs as much as this many bytes.
@@ -114,10 +114,12 @@ impl<'e> Builder<'e> {
             },
             // Braces still here stand where the shell does not expand them.
             PartKind::Braces(_) | PartKind::Range(_) => self.each(Piece::Unknown),
-            PartKind::Arithmetic(_)
-            | PartKind::ExtendedGlob(..)
-            | PartKind::Array(_)
-            | PartKind::Opaque(_) => self.unknown(Piece::Unknown, quoting),
+            PartKind::ExtendedGlob(operator, words) => {
+                self.unknown(Piece::Found(pattern(*operator, words)), quoting);
+            }
+            PartKind::Arithmetic(_) | PartKind::Array(_) | PartKind::Opaque(_) => {
+                self.unknown(Piece::Unknown, quoting);
+            }
         }
     }
 
@@ -244,6 +246,29 @@ impl<'e> Builder<'e> {
         self.states
             .iter_mut()
             .for_each(|state| state.present = true);
+    }
+}
+
+/// A pattern with alternatives as text; one that holds something unknown finds anything.
+fn pattern(operator: u8, words: &[Word]) -> Vec<u8> {
+    let mut text = vec![operator, b'('];
+    for (at, word) in words.iter().enumerate() {
+        if at > 0 {
+            text.push(b'|');
+        }
+        for part in &word.parts {
+            match &part.kind {
+                PartKind::Plain(plain) | PartKind::Quoted(plain) => text.extend(plain),
+                PartKind::Glob(byte) => text.push(*byte),
+                PartKind::ExtendedGlob(operator, words) => text.extend(pattern(*operator, words)),
+                _ => return b"!()".to_vec(),
+            }
+        }
+    }
+    text.push(b')');
+    match text.contains(&b'/') {
+        true => b"!()".to_vec(),
+        false => text,
     }
 }
 
