@@ -88,9 +88,9 @@ fn sought(policy: &Policy, path: &[u8], bases: Bases<'_>) -> Option<(Action, Dec
         return Some((Action::Block, rule));
     }
     let mut built_in = policy.profile.value.hide.iter();
-    let hides = |entry: &&Entry| PathPattern::parse(entry.value).is_ok_and(|own| meets(&own));
+    let hides = |entry: &&Entry| PathPattern::parse(entry.value()).is_ok_and(|own| meets(&own));
     if let Some(entry) = built_in.find(hides) {
-        let what = format!("hidden: {}", entry.why);
+        let what = format!("hidden: {}", entry.why());
         return Some((Action::Block, DecidedBy::View { what }));
     }
     ruled(&policy.ask, "commands.ask").map(|rule| (Action::Ask, rule))

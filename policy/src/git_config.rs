@@ -99,9 +99,14 @@ impl Document {
         if !text.is_empty() && !text.ends_with(b"\n") {
             text.push(b'\n');
         }
+        // A line that would go on ends with the file, whatever is written behind it.
+        if text.ends_with(b"\\\n") {
+            text.push(b'\n');
+        }
         let sections = sections(&text)?;
         Ok(Document { text, sections })
     }
+
     /// Every entry, in the order of the file.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.sections
@@ -411,6 +416,13 @@ mod tests {
             merged("[a]\nc = 1\nc = 2\n", "[a]\nc = 1\nc = 3"),
             "[a]\nc = 1\n\tc = 3\n"
         );
+        // A last line that would go on does not swallow what is written behind it.
+        for before in ["[a]\nc=\\", "[a]\nc=\\\n"] {
+            assert_eq!(
+                merged(before, "[a]\nc=\n[b]\nd = 1"),
+                "[a]\nc=\\\n\n[b]\n\td = 1\n"
+            );
+        }
     }
 
     prop_compose! {
