@@ -150,6 +150,7 @@ impl Judge<'_> {
         let mut value = Value {
             alternatives: Vec::new(),
             completeness: Completeness::Closed,
+            lists: Vec::new(),
         };
         for list in state.variables.argv(words) {
             for field in list {
