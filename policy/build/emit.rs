@@ -272,6 +272,7 @@ fn code(file: &File, pools: &mut Pools, out: &mut String) -> Result<()> {
                 ("forever", "Means::Forever"),
                 ("privilege", "Means::Privilege"),
                 ("drop", "Means::Drop"),
+                ("statement", "Means::Statement"),
                 ("injects", "Means::Injects"),
                 ("environment", "Means::Environment"),
             ],

@@ -355,6 +355,12 @@ impl Look<'_, '_> {
                     "Destroys data in a database",
                 );
             }
+            Means::Statement => {
+                for word in &words.list {
+                    let statement = self.source.part(word);
+                    script::statements(self.judge, self.state, self.call, self.draft, &statement);
+                }
+            }
             Means::Injects => {
                 self.effect(
                     Action::Privilege,

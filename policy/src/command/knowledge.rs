@@ -363,6 +363,8 @@ pub(crate) enum Means {
     Privilege,
     /// Destroys data in a database.
     Drop,
+    /// Hands a statement to a database.
+    Statement,
     /// Reaches into another process or the loader.
     Injects,
     /// Hands on all variables of the environment.
