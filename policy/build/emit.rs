@@ -273,6 +273,7 @@ fn code(file: &File, pools: &mut Pools, out: &mut String) -> Result<()> {
                 ("privilege", "Means::Privilege"),
                 ("drop", "Means::Drop"),
                 ("statement", "Means::Statement"),
+                ("kill", "Means::Kill"),
                 ("injects", "Means::Injects"),
                 ("environment", "Means::Environment"),
             ],

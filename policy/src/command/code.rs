@@ -184,6 +184,11 @@ fn tcl(judge: &mut Judge<'_>, state: &mut State, call: &Call, source: &Given) {
             let paths = paths.trim_start_matches("-force").trim_start_matches(" --");
             return Some(Cow::Owned(format!("rm {force} {paths}")));
         }
+        if let Some(keys) = part.strip_prefix("send ") {
+            // What somebody would type, to a shell more often than not.
+            let keys = keys.trim_start_matches("-- ").trim_matches('"');
+            return Some(Cow::Owned(keys.replace("\\r", "\n").replace("\\n", "\n")));
+        }
         let command = part
             .strip_prefix("spawn ")
             .or_else(|| part.strip_prefix("exec "));
@@ -360,6 +365,9 @@ impl Look<'_, '_> {
                     let statement = self.source.part(word);
                     script::statements(self.judge, self.state, self.call, self.draft, &statement);
                 }
+            }
+            Means::Kill => {
+                self.effect(Action::Kills, Risk::Dangerous, "Ends every process");
             }
             Means::Injects => {
                 self.effect(

@@ -365,6 +365,8 @@ pub(crate) enum Means {
     Drop,
     /// Hands a statement to a database.
     Statement,
+    /// Ends every process.
+    Kill,
     /// Reaches into another process or the loader.
     Injects,
     /// Hands on all variables of the environment.
