@@ -274,6 +274,7 @@ fn code(file: &File, pools: &mut Pools, out: &mut String) -> Result<()> {
                 ("drop", "Means::Drop"),
                 ("statement", "Means::Statement"),
                 ("kill", "Means::Kill"),
+                ("fetch", "Means::Fetch"),
                 ("injects", "Means::Injects"),
                 ("environment", "Means::Environment"),
             ],

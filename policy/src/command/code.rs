@@ -6,6 +6,7 @@
 mod awk;
 mod bare;
 mod carried;
+mod fetched;
 mod files;
 mod hidden;
 mod homes;
@@ -239,6 +240,7 @@ impl Found {
 impl Look<'_, '_> {
     /// `code` is the source without texts and comments, where it is certain what these are.
     fn through(&mut self, code: Option<Vec<u8>>) {
+        self.fetched();
         let text = self.source.text.as_str();
         let pairs = Pairs::of(text);
         let mut found = Found {
@@ -381,6 +383,7 @@ impl Look<'_, '_> {
             | Means::Receive
             | Means::Serves
             | Means::Input
+            | Means::Fetch
             | Means::Attach
             | Means::Decode
             | Means::Evaluate

@@ -367,6 +367,8 @@ pub(crate) enum Means {
     Statement,
     /// Ends every process.
     Kill,
+    /// Fetches into a file.
+    Fetch,
     /// Reaches into another process or the loader.
     Injects,
     /// Hands on all variables of the environment.

@@ -1,6 +1,7 @@
 //! Programs that talk to other machines.
 
 use super::act::Act;
+use super::code;
 use super::knowledge::{Kind, Language, Modifiers, Output};
 use super::url::{self, is_local, split_remote};
 use super::{describe, describe_base, describe_flags};
@@ -205,8 +206,10 @@ fn deletes(act: &mut Act<'_, '_>, method: Option<&str>, addresses: &[Given]) {
         matches!(method, Some("POST" | "PUT")) && is_grave_request(&last)
             || matches!(method, Some("POST" | "PUT")) && path.contains("/_cluster/")
     });
+    let mutation = act.args.iter().find(|word| is_grave_mutation(&word.text));
     let span = match (method, by_path) {
         (Some("DELETE"), _) => act.call.span,
+        _ if mutation.is_some() => mutation.map_or(act.call.span, |word| word.span),
         (_, Some(address)) => address.span,
         _ => return,
     };
@@ -216,6 +219,15 @@ fn deletes(act: &mut Act<'_, '_>, method: Option<&str>, addresses: &[Given]) {
         "Deletes or stops something through a web service",
         span,
     );
+}
+
+/// GraphQL's `mutation { deleteRepository(…) }`.
+fn is_grave_mutation(text: &str) -> bool {
+    let grave = ["delete", "remove", "destroy", "archive", "revoke", "purge"];
+    text.split_once("mutation").is_some_and(|(_, behind)| {
+        let mut names = behind.split(|c: char| !c.is_ascii_alphanumeric());
+        names.any(|name| grave.iter().any(|verb| name.starts_with(verb)))
+    })
 }
 
 /// Where the fetched bytes go.
@@ -302,6 +314,10 @@ pub(crate) fn netcat(act: &mut Act<'_, '_>) -> Flow {
     if act.call.stdin.from.has(Sources::SECRET) {
         let given = Given::known("", span);
         url::sends_secret(act, &given);
+    }
+    if let Some(text) = act.call.stdin.text.clone() {
+        // `FLUSHALL` to a store that speaks in lines.
+        code::judge(act, Language::Sql, &Given::known(text, span));
     }
     Flow::of(Sources::NETWORK)
 }

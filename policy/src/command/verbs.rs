@@ -76,6 +76,11 @@ fn matches(pattern: &str, word: &str) -> bool {
         Some((front, last)) if !front.contains(['/', '.']) && !last.starts_with('/') => last,
         _ => word,
     };
+    // `vm.destroy`
+    let word = match word.rsplit_once('.') {
+        Some((front, last @ ("destroy" | "delete" | "purge"))) if !front.contains('/') => last,
+        _ => word,
+    };
     match (pattern.strip_suffix('*'), pattern.strip_prefix('*')) {
         (Some(start), _) => word.starts_with(start) && word.len() > start.len(),
         (_, Some(end)) => word.ends_with(end) && word.len() > end.len(),

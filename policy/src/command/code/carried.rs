@@ -90,7 +90,10 @@ impl Look<'_, '_> {
                 group.clear();
                 sums.clear();
             }
-            match sums.last_mut().filter(|_| matches!(gap.trim(), "+" | ".")) {
+            match sums
+                .last_mut()
+                .filter(|_| matches!(gap.trim(), "+" | "." | ".." | "~" | "<>" | "++"))
+            {
                 Some(sum) => sum.push_str(&word),
                 None => sums.push(word.clone()),
             }

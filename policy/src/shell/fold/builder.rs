@@ -261,7 +261,9 @@ impl<'e> Builder<'e> {
             match piece {
                 Piece::Text(text) if self.splits(quoting) => self.split(text),
                 Piece::Text(_) | Piece::Tilde(_) => self.each(piece.clone()),
-                Piece::Glob(byte) => self.each(Piece::Text(vec![*byte])),
+                // A loop went through what the shell found: one name after the other, but all
+                // of them in the end.
+                Piece::Glob(_) => self.each(piece.clone()),
                 _ => self.unknown(piece.clone(), quoting),
             }
         }
