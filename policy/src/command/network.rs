@@ -206,6 +206,14 @@ fn deletes(act: &mut Act<'_, '_>, method: Option<&str>, addresses: &[Given]) {
         matches!(method, Some("POST" | "PUT")) && is_grave_request(&last)
             || matches!(method, Some("POST" | "PUT")) && path.contains("/_cluster/")
     });
+    let rights = matches!(method, Some("POST" | "PUT" | "PATCH"))
+        .then(|| addresses.iter().find(|one| changes_rights(&one.text)))
+        .flatten();
+    if let Some(address) = rights {
+        let says = "Changes who may do what through a web service";
+        act.draft
+            .effect(Action::Publishes, Risk::Dangerous, says, address.span);
+    }
     let mutation = act.args.iter().find(|word| is_grave_mutation(&word.text));
     let span = match (method, by_path) {
         (Some("DELETE"), _) => act.call.span,
@@ -219,6 +227,32 @@ fn deletes(act: &mut Act<'_, '_>, method: Option<&str>, addresses: &[Given]) {
         "Deletes or stops something through a web service",
         span,
     );
+}
+
+/// Paths of forges behind which is who may do what.
+fn changes_rights(path: &str) -> bool {
+    let path = path.split('?').next().unwrap_or_default();
+    let mut parts = path.trim_end_matches('/').split('/');
+    let forge = parts
+        .by_ref()
+        .any(|part| matches!(part, "repos" | "orgs" | "projects" | "user" | "groups"));
+    forge
+        && parts.any(|part| {
+            matches!(
+                part,
+                "collaborators"
+                    | "protection"
+                    | "protected_branches"
+                    | "rulesets"
+                    | "keys"
+                    | "deploy_keys"
+                    | "hooks"
+                    | "members"
+                    | "memberships"
+                    | "transfer"
+                    | "secrets"
+            )
+        })
 }
 
 /// GraphQL's `mutation { deleteRepository(…) }`.

@@ -196,7 +196,7 @@ fn listed(text: &str, at: usize, word: &str) -> Option<String> {
     let behind = text[at + word.len()..].trim_start_matches(['(', ' ']);
     let behind = &behind[..behind.floor_char_boundary(MAX_PATTERN)];
     let words = literals(behind.lines().next()?, None);
-    let given = words.leading().map(str::to_owned);
+    let given = words.list.into_iter().next();
     match (object(&text[..at]), given) {
         (Some(folder), Some(pattern)) => Some(format!("{folder}/{pattern}")),
         (Some(folder), None) => Some(folder.to_owned()),
