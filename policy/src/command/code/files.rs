@@ -7,6 +7,7 @@ use super::{Language, Look, Means};
 use crate::classify::flow::Flow;
 use crate::classify::given::Given;
 use crate::classify::harm::{self, Touch};
+use crate::command::files::{is_for_others, lets_others_read};
 use crate::effect::{Action, Place};
 use crate::risk::Risk;
 
@@ -63,9 +64,28 @@ impl Look<'_, '_> {
                 self.maybe(Touch::Move, words.leading());
                 self.maybe(Touch::Write, words.trailing());
             }
-            Means::Attributes => self.maybe(Touch::Attributes, first),
+            Means::Attributes => {
+                self.maybe(Touch::Attributes, first);
+                self.shows(first);
+            }
             Means::Path => self.object(words),
             _ => {}
+        }
+    }
+
+    /// A mode for others, on keys and passwords.
+    fn shows(&mut self, path: Option<&str>) {
+        let Some(path) = path else { return };
+        let given = Given::known(home(path, &self.judge.context.home), self.source.span);
+        let mut numbers = self
+            .source
+            .text
+            .split(|c: char| !c.is_ascii_alphanumeric())
+            .filter(|word| word.starts_with('0') && (4..=5).contains(&word.len()));
+        let secret = self.judge.target(&given, &self.state.cwd).place == Place::Secret;
+        if secret && !is_for_others(path) && numbers.any(lets_others_read) {
+            let says = "Lets others read keys or passwords";
+            self.effect(Action::Privilege, Risk::Dangerous, says);
         }
     }
 
