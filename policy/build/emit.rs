@@ -159,6 +159,7 @@ fn subs(parent: &Spec, depth: usize, pools: &mut Pools) -> Result<Vec<String>> {
             pools.words(&names)
         ));
     }
+    refuse_contradictions(parent)?;
     if !parent.safe.is_empty() {
         out.push(short(&parent.safe, "Risk::Safe", "", pools));
     }
@@ -175,6 +176,16 @@ fn subs(parent: &Spec, depth: usize, pools: &mut Pools) -> Result<Vec<String>> {
         }
     }
     Ok(out)
+}
+
+/// A sub-command that is called harmless and grave: one of the two would never count.
+fn refuse_contradictions(parent: &Spec) -> Result<()> {
+    let grave = parent.dangerous.keys().chain(parent.critical.keys());
+    let mut harmless = parent.safe.iter().chain(&parent.normal);
+    match harmless.find(|name| grave.clone().any(|other| other == *name)) {
+        Some(name) => Err(format!("`{name}` is listed as harmless and as grave")),
+        None => Ok(()),
+    }
 }
 
 fn short(names: &[String], risk: &str, says: &str, pools: &mut Pools) -> String {
@@ -272,6 +283,9 @@ fn code(file: &File, pools: &mut Pools, out: &mut String) -> Result<()> {
                 ("forever", "Means::Forever"),
                 ("privilege", "Means::Privilege"),
                 ("drop", "Means::Drop"),
+                ("statement", "Means::Statement"),
+                ("kill", "Means::Kill"),
+                ("fetch", "Means::Fetch"),
                 ("injects", "Means::Injects"),
                 ("environment", "Means::Environment"),
             ],

@@ -5,7 +5,7 @@ use super::given::Given;
 use super::judge::Judge;
 use super::state::State;
 use crate::effect::Span;
-use crate::shell::fold::{Completeness, Count, Field, Piece, Value};
+use crate::shell::fold::{Completeness, Count, Environment, Field, Piece, Value};
 use crate::shell::word::{Assignment, Operation, Part, PartKind, Word};
 
 /// Stands for the output of a substitution that is only known when it runs.
@@ -61,6 +61,10 @@ impl Judge<'_> {
             (Some(first), Some(last)) => self.span(first.span.to(last.span)),
             _ => Span::default(),
         };
+        // `for t in tests/*.sh; do "$t"; done`: files that are there, and no guess at a name.
+        let named = words
+            .first()
+            .is_some_and(|word| goes_through(&word.parts, &state.variables));
         lists
             .into_iter()
             .take(MAX_LISTS)
@@ -75,6 +79,13 @@ impl Judge<'_> {
                             _ => whole,
                         };
                         let mut givens = self.givens(field, state, span);
+                        if index == 0 && named {
+                            let folder = state.cwd.path();
+                            givens
+                                .iter_mut()
+                                .take(1)
+                                .for_each(|name| name.found(folder));
+                        }
                         if let Some(word) = words.get(index).filter(|_| one_to_one) {
                             for given in givens.iter_mut().filter(|given| !given.exact) {
                                 given.from = given.from.with(self.tainted(&word.parts, state));
@@ -150,6 +161,7 @@ impl Judge<'_> {
         let mut value = Value {
             alternatives: Vec::new(),
             completeness: Completeness::Closed,
+            lists: Vec::new(),
         };
         for list in state.variables.argv(words) {
             for field in list {
@@ -303,6 +315,23 @@ fn is_all_arguments(word: &Word) -> bool {
 fn is_at(part: &Part) -> bool {
     matches!(&part.kind, PartKind::Parameter(parameter)
         if parameter.name == b"@" && parameter.operation == Operation::Value)
+}
+
+/// Whether the wildcards of a word are all those of a loop that went through what they found.
+fn goes_through(parts: &[Part], variables: &Environment) -> bool {
+    let is_wildcard = |byte: &u8| matches!(byte, b'*' | b'?' | b'[');
+    let in_text = |piece: &Piece| match piece {
+        Piece::Text(text) => text.iter().any(is_wildcard),
+        _ => false,
+    };
+    parts.iter().all(|part| match &part.kind {
+        PartKind::Plain(_) | PartKind::Quoted(_) => true,
+        PartKind::Double(inner, _) => goes_through(inner, variables),
+        PartKind::Parameter(parameter) => variables
+            .get(&parameter.name)
+            .is_some_and(|value| !value.alternatives.iter().flatten().any(in_text)),
+        _ => false,
+    })
 }
 
 /// Whether a variable's name says that its value is a secret.

@@ -2,7 +2,7 @@
 
 use crate::shell::ast::{Command, CommandKind, Script};
 use crate::shell::walk;
-use crate::shell::word::{Part, PartKind};
+use crate::shell::word::{Assignment, AssignmentMode, Part, PartKind, Word};
 
 /// Builtins whose arguments are names of variables.
 const ASSIGNING: &[&[u8]] = &[
@@ -103,6 +103,52 @@ pub(crate) fn assigned_by(command: &Command) -> Vec<Vec<u8>> {
     let mut names = Vec::new();
     visit_command(command, &mut names);
     names
+}
+
+/// `declare -a x=(…)`, `local x=(…)`: the arrays that a command declares, where no option gives
+/// their elements another meaning.
+pub(crate) fn arrays_declared(words: &[Word]) -> impl Iterator<Item = Assignment> {
+    let name = words.first().and_then(Word::literal).unwrap_or_default();
+    let declares = matches!(
+        name.as_slice(),
+        b"declare" | b"local" | b"typeset" | b"readonly" | b"export"
+    );
+    let followed = declares && words.iter().all(keeps_elements);
+    let words = if followed { words } else { &[] };
+    words.iter().filter_map(declared)
+}
+
+/// No option that numbers, folds or names elements otherwise: `-A`, `-i`, `-n`, `-u`.
+fn keeps_elements(word: &Word) -> bool {
+    match word.literal() {
+        Some(text) => {
+            let letters = text.strip_prefix(b"-").or(text.strip_prefix(b"+"));
+            letters.is_none_or(|letters| letters.iter().all(|letter| b"argx".contains(letter)))
+        }
+        None => matches!(word.parts.first(), Some(Part { kind: PartKind::Plain(name), .. })
+            if name.contains(&b'=')),
+    }
+}
+
+fn declared(word: &Word) -> Option<Assignment> {
+    let [name, array] = word.parts.as_slice() else {
+        return None;
+    };
+    let (PartKind::Plain(text), PartKind::Array(_)) = (&name.kind, &array.kind) else {
+        return None;
+    };
+    let name = text.strip_suffix(b"=")?;
+    let value = Word {
+        parts: vec![array.clone()],
+        span: word.span,
+    };
+    (!name.ends_with(b"+")).then(|| Assignment {
+        name: name.to_vec(),
+        subscript: None,
+        mode: AssignmentMode::Set,
+        value,
+        span: word.span,
+    })
 }
 
 /// The names of the commands in a script, each once, as far as they are written out.

@@ -36,6 +36,16 @@ impl Given {
         }
     }
 
+    /// A name that a wildcard found in the working folder before: it stands for itself. Elsewhere
+    /// are the programs that everybody has: `/bin/r?`.
+    pub(crate) fn found(&mut self, folder: Option<&str>) {
+        let within = folder.is_some_and(|folder| folder.len() > 1 && self.text.starts_with(folder));
+        if self.glob && (within || !self.text.starts_with(['/', '.', '~'])) {
+            self.exact = true;
+            self.glob = false;
+        }
+    }
+
     /// A word of which nothing is known.
     pub(crate) fn unknown(span: Span) -> Given {
         Given {

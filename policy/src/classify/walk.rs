@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::assigned::{assigned, assigned_by, called, moves_arguments};
+use super::assigned::{arrays_declared, assigned, assigned_by, called, moves_arguments};
 use super::flow::{Flow, Sources};
 use super::judge::{Call, Judge, Tie};
 use super::redirect::feeds_a_process;
@@ -295,6 +295,9 @@ impl Judge<'_> {
         if many {
             flow.text = None;
             flow.from = flow.from.with(Sources::PROGRAM);
+        }
+        for assignment in arrays_declared(words) {
+            state.variables.assign(&assignment);
         }
         flow
     }

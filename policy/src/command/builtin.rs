@@ -312,11 +312,29 @@ fn declares(act: &mut Act<'_, '_>) {
         act.judge
             .opaque("One variable stands for another", act.call.span);
     }
+    let folds = ['l', 'u', 'c'].into_iter().any(switch);
+    if folds
+        && matches!(
+            act.draft.program.name.as_str(),
+            "declare" | "typeset" | "local"
+        )
+    {
+        act.judge.opaque(
+            "Changes the letters of what a variable is given",
+            act.call.span,
+        );
+    }
     for word in act.positionals().cloned().collect::<Vec<_>>() {
         if word.text.contains("[$(") || word.text.contains("[`") {
             act.judge.opaque("A subscript runs a command", word.span);
         }
         let Some((name, value)) = word.text.split_once('=') else {
+            if switch('A') {
+                // Its elements have an order of their own.
+                act.state
+                    .variables
+                    .set(word.text.as_bytes(), Value::unknown());
+            }
             exports_known(act, &word);
             continue;
         };

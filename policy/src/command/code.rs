@@ -6,10 +6,12 @@
 mod awk;
 mod bare;
 mod carried;
+mod fetched;
 mod files;
 mod hidden;
 mod homes;
 mod imports;
+mod lexed;
 mod literals;
 mod pairs;
 mod strangers;
@@ -152,6 +154,9 @@ pub(crate) fn judge_parts(
     };
     let rewritten = rewritten.map(|text| source.part(&text));
     let source = rewritten.as_ref().unwrap_or(source);
+    let lexed = lexed::lexed(&source.text, language);
+    let spoken = lexed.as_ref().map(|lexed| source.part(&lexed.spoken));
+    let source = spoken.as_ref().unwrap_or(source);
     let mut look = Look {
         judge,
         state,
@@ -162,7 +167,7 @@ pub(crate) fn judge_parts(
         calls: 0,
         in_background: false,
     };
-    look.through();
+    look.through(lexed.map(|lexed| lexed.code));
 }
 
 /// `exec rm x`, `spawn sh`, `file delete -force x`: Tcl and expect write commands without quotes,
@@ -179,6 +184,11 @@ fn tcl(judge: &mut Judge<'_>, state: &mut State, call: &Call, source: &Given) {
             };
             let paths = paths.trim_start_matches("-force").trim_start_matches(" --");
             return Some(Cow::Owned(format!("rm {force} {paths}")));
+        }
+        if let Some(keys) = part.strip_prefix("send ") {
+            // What somebody would type, to a shell more often than not.
+            let keys = keys.trim_start_matches("-- ").trim_matches('"');
+            return Some(Cow::Owned(keys.replace("\\r", "\n").replace("\\n", "\n")));
         }
         let command = part
             .strip_prefix("spawn ")
@@ -212,6 +222,8 @@ struct Found {
     outside: Vec<Means>,
     /// The source without texts and comments.
     bare: Vec<u8>,
+    /// Whether it is certain what its texts are.
+    certain: bool,
 }
 
 impl Found {
@@ -226,18 +238,21 @@ impl Found {
 }
 
 impl Look<'_, '_> {
-    fn through(&mut self) {
+    /// `code` is the source without texts and comments, where it is certain what these are.
+    fn through(&mut self, code: Option<Vec<u8>>) {
+        self.fetched();
         let text = self.source.text.as_str();
         let pairs = Pairs::of(text);
         let mut found = Found {
             anywhere: Vec::new(),
             outside: Vec::new(),
-            bare: bare::bare(text, self.language),
+            certain: code.is_some(),
+            bare: code.unwrap_or_else(|| bare::bare(text, self.language)),
         };
         // What looks like a statement in a text is data, unless something may run it.
         let mut data: Vec<&str> = Vec::new();
-        // In Python, so is what looks like a call.
-        let mut calls_of_python: Vec<(Means, &str)> = Vec::new();
+        // So is what looks like a call, where it is certain what the texts are.
+        let mut deferred: Vec<(Means, &str)> = Vec::new();
         let looked_for = CODE.iter().filter(|code| code.means != Means::Home);
         let language = self.language;
         for code in looked_for.filter(|code| speaks(language, code)) {
@@ -264,8 +279,8 @@ impl Look<'_, '_> {
                 let is_text = code.means == Means::Drop && !outside;
                 if is_text && language != Language::PowerShell {
                     data.push(pattern);
-                } else if language == Language::Python {
-                    calls_of_python.push((code.means, pattern));
+                } else if found.certain {
+                    deferred.push((code.means, pattern));
                 } else {
                     self.occurrences(code.means, pattern, None);
                 }
@@ -276,8 +291,8 @@ impl Look<'_, '_> {
                 self.occurrences(Means::Drop, pattern, None);
             }
         }
-        let bare = (!found.runs_texts(text)).then_some(found.bare.as_slice());
-        for (means, pattern) in calls_of_python {
+        let bare = (!found.runs_texts(text, language)).then_some(found.bare.as_slice());
+        for (means, pattern) in deferred {
             self.occurrences(means, pattern, bare);
         }
         self.together(&found);
@@ -347,6 +362,15 @@ impl Look<'_, '_> {
                     "Destroys data in a database",
                 );
             }
+            Means::Statement => {
+                for word in &words.list {
+                    let statement = self.source.part(word);
+                    script::statements(self.judge, self.state, self.call, self.draft, &statement);
+                }
+            }
+            Means::Kill => {
+                self.effect(Action::Kills, Risk::Dangerous, "Ends every process");
+            }
             Means::Injects => {
                 self.effect(
                     Action::Privilege,
@@ -359,6 +383,7 @@ impl Look<'_, '_> {
             | Means::Receive
             | Means::Serves
             | Means::Input
+            | Means::Fetch
             | Means::Attach
             | Means::Decode
             | Means::Evaluate

@@ -144,8 +144,12 @@ pub(crate) fn chmod(act: &mut Act<'_, '_>) -> Flow {
         _ if words.is_empty() => None,
         _ => Some(words.remove(0)),
     };
-    if let Some(mode) = mode.filter(|_| name == "chmod") {
-        judge_mode(act, &mode);
+    let mode = mode.filter(|_| name == "chmod");
+    if let Some(mode) = &mode {
+        judge_mode(act, mode);
+    }
+    if mode.is_some_and(|mode| lets_others_read(&mode.text)) {
+        show_secrets(act, &words);
     }
     let touch = if recursive {
         Touch::AttributesTree
@@ -160,6 +164,42 @@ pub(crate) fn chmod(act: &mut Act<'_, '_>) -> Flow {
             .note(Risk::Dangerous, "Too many arguments to judge");
     }
     Flow::literal("")
+}
+
+/// A mode for others, on keys and passwords.
+fn show_secrets(act: &mut Act<'_, '_>, paths: &[Given]) {
+    let mut paths = paths.iter().take(1024);
+    if let Some(path) =
+        paths.find(|path| act.target(path).place == Place::Secret && !is_for_others(&path.text))
+    {
+        let says = "Lets others read keys or passwords";
+        act.draft
+            .effect(Action::Privilege, Risk::Dangerous, says, path.span);
+    }
+}
+
+/// What lies beside keys and says nothing.
+pub(crate) fn is_for_others(path: &str) -> bool {
+    let name = path.trim_end_matches('/').rsplit('/').next();
+    name.is_some_and(|name| {
+        name.ends_with(".pub")
+            || matches!(name, "known_hosts" | "config" | "authorized_keys" | ".ssh")
+    })
+}
+
+/// Whether a mode gives others something.
+pub(crate) fn lets_others_read(mode: &str) -> bool {
+    let digits = mode.strip_prefix("0o").unwrap_or(mode);
+    if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) {
+        return digits.bytes().next_back().is_some_and(|b| b != b'0');
+    }
+    mode.split(',').any(|part| {
+        let Some(at) = part.find(['+', '=']) else {
+            return false;
+        };
+        let (who, what) = part.split_at(at);
+        what.contains(['r', 'w']) && (who.is_empty() || who.contains(['o', 'a']))
+    })
 }
 
 fn opens_to_all(mode: &str) -> bool {

@@ -105,6 +105,10 @@ fn push(act: &mut Act<'_, '_>) {
             let says = "Deletes a published branch";
             act.draft
                 .effect(Action::Publishes, Risk::Dangerous, says, word.span);
+        } else if replaces_main(act, &word.text) {
+            let says = "Rewrites published history";
+            act.draft
+                .effect(Action::Publishes, Risk::Dangerous, says, word.span);
         } else if leads_to_main(&word.text) {
             let says = "Publishes onto a main branch";
             act.draft
@@ -122,15 +126,24 @@ fn names_password(word: &Given) -> bool {
     word.exact && !password.is_empty()
 }
 
+/// Branches that others build on.
+const MAIN: &[&str] = &["main", "master", "trunk", "production"];
+
+fn branch(reference: &str) -> &str {
+    reference.strip_prefix("refs/heads/").unwrap_or(reference)
+}
+
 /// `topic:main`: what was not that branch here becomes it for everybody.
 fn leads_to_main(refspec: &str) -> bool {
-    fn name(reference: &str) -> &str {
-        reference.strip_prefix("refs/heads/").unwrap_or(reference)
-    }
-    refspec.split_once(':').is_some_and(|(from, to)| {
-        let main = ["main", "master", "trunk", "production"];
-        main.contains(&name(to)) && name(from) != name(to)
-    })
+    refspec
+        .split_once(':')
+        .is_some_and(|(from, to)| MAIN.contains(&branch(to)) && branch(from) != branch(to))
+}
+
+/// `--force-with-lease origin main`: what others had there is gone.
+fn replaces_main(act: &Act<'_, '_>, refspec: &str) -> bool {
+    let to = refspec.rsplit(':').next().unwrap_or_default();
+    act.reading.has("--force-with-lease") && MAIN.contains(&branch(to))
 }
 
 /// Untracked files are kept nowhere else.

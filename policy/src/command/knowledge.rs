@@ -363,6 +363,12 @@ pub(crate) enum Means {
     Privilege,
     /// Destroys data in a database.
     Drop,
+    /// Hands a statement to a database.
+    Statement,
+    /// Ends every process.
+    Kill,
+    /// Fetches into a file.
+    Fetch,
     /// Reaches into another process or the loader.
     Injects,
     /// Hands on all variables of the environment.

@@ -15,6 +15,7 @@ mod network;
 mod options;
 mod origin;
 mod project;
+mod request;
 mod roles;
 mod run;
 mod scratch;

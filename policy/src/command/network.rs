@@ -1,7 +1,9 @@
 //! Programs that talk to other machines.
 
 use super::act::Act;
+use super::code;
 use super::knowledge::{Kind, Language, Modifiers, Output};
+use super::request;
 use super::url::{self, is_local, split_remote};
 use super::{describe, describe_base, describe_flags};
 use crate::classify::flow::{Flow, Sources};
@@ -93,7 +95,7 @@ pub(crate) fn curl(act: &mut Act<'_, '_>) -> Flow {
             url::file_upload(act, &file);
         }
     }
-    deletes(act, method.as_deref(), &addresses);
+    request::judge(act, method.as_deref(), &addresses);
     let stdin = act.stdin();
     let takes_input = matches!(
         act.draft.program.name.as_str(),
@@ -181,43 +183,6 @@ fn in_the_clear(act: &mut Act<'_, '_>, address: &Given) {
     }
 }
 
-/// What the last part of an address asks a service to do, when it is posted to.
-fn is_grave_request(last: &str) -> bool {
-    const DELETES: &[&str] = &[
-        "delete", "dodelete", "destroy", "purge", "_close", "_delete",
-    ];
-    const STOPS: &[&str] = &["shutdown", "quit", "exit", "restart", "terminate"];
-    DELETES.iter().any(|verb| last.starts_with(verb))
-        || last.split(['-', '_']).any(|part| DELETES.contains(&part))
-        // Jenkins waits for its builds: `safeRestart`.
-        || STOPS.contains(&last.strip_prefix("safe").unwrap_or(last))
-}
-
-fn deletes(act: &mut Act<'_, '_>, method: Option<&str>, addresses: &[Given]) {
-    let by_path = addresses.iter().find(|address| {
-        let path = address.text.split('?').next().unwrap_or_default();
-        let last = path
-            .trim_end_matches('/')
-            .rsplit('/')
-            .next()
-            .unwrap_or_default();
-        let last = last.to_ascii_lowercase();
-        matches!(method, Some("POST" | "PUT")) && is_grave_request(&last)
-            || matches!(method, Some("POST" | "PUT")) && path.contains("/_cluster/")
-    });
-    let span = match (method, by_path) {
-        (Some("DELETE"), _) => act.call.span,
-        (_, Some(address)) => address.span,
-        _ => return,
-    };
-    act.draft.effect(
-        Action::Discards,
-        Risk::Dangerous,
-        "Deletes or stops something through a web service",
-        span,
-    );
-}
-
 /// Where the fetched bytes go.
 fn saved(act: &mut Act<'_, '_>, addresses: &[Given], fetched: Sources) -> Flow {
     let name = act.draft.program.name.as_str();
@@ -302,6 +267,10 @@ pub(crate) fn netcat(act: &mut Act<'_, '_>) -> Flow {
     if act.call.stdin.from.has(Sources::SECRET) {
         let given = Given::known("", span);
         url::sends_secret(act, &given);
+    }
+    if let Some(text) = act.call.stdin.text.clone() {
+        // `FLUSHALL` to a store that speaks in lines.
+        code::judge(act, Language::Sql, &Given::known(text, span));
     }
     Flow::of(Sources::NETWORK)
 }

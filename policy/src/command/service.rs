@@ -121,6 +121,14 @@ pub(crate) fn kill(act: &mut Act<'_, '_>) -> Flow {
             act.draft
                 .effect(Action::Kills, Risk::Dangerous, says, act.call.span);
         }
+        if let Some(name) = by_name
+            .then(|| words.iter().find(|word| watches(word)))
+            .flatten()
+        {
+            let says = "Ends what watches the machine or lets others in";
+            act.draft
+                .effect(Action::Kills, Risk::Dangerous, says, name.span);
+        }
         return flow;
     }
     describe_base(act);
@@ -140,6 +148,40 @@ pub(crate) fn kill(act: &mut Act<'_, '_>) -> Flow {
             .effect(Action::Kills, Risk::Normal, "", act.call.span);
     }
     Flow::literal("")
+}
+
+/// Programs that keep logs, guard the machine, or let its people in.
+const WATCHERS: &[&str] = &[
+    "sshd",
+    "auditd",
+    "rsyslogd",
+    "syslogd",
+    "syslog-ng",
+    "systemd",
+    "systemd-journald",
+    "systemd-logind",
+    "journald",
+    "dockerd",
+    "containerd",
+    "kubelet",
+    "firewalld",
+    "fail2ban-server",
+    "falco",
+    "falcon-sensor",
+    "osqueryd",
+    "clamd",
+    "freshclam",
+    "wazuh-agentd",
+    "ossec",
+    "crond",
+    "cron",
+    "NetworkManager",
+    "init",
+];
+
+fn watches(word: &Given) -> bool {
+    let name = word.text.trim_start_matches('^').trim_end_matches('$');
+    WATCHERS.contains(&name)
 }
 
 /// `pkill .`, `pkill -u me`: no name, or one that every process has.

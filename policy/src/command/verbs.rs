@@ -70,10 +70,15 @@ pub(crate) fn search<'g>(
         })
 }
 
-/// Also behind a colon: `db:drop`, `sites:delete`.
+/// Also behind a colon: `db:drop`, `sites:delete`; but `vendor:publish` copies into the project.
 fn matches(pattern: &str, word: &str) -> bool {
-    let word = match word.rsplit_once(':') {
+    let word = match word.rsplit_once(':').filter(|(_, last)| *last != "publish") {
         Some((front, last)) if !front.contains(['/', '.']) && !last.starts_with('/') => last,
+        _ => word,
+    };
+    // `vm.destroy`
+    let word = match word.rsplit_once('.') {
+        Some((front, last @ ("destroy" | "delete" | "purge"))) if !front.contains('/') => last,
         _ => word,
     };
     match (pattern.strip_suffix('*'), pattern.strip_prefix('*')) {

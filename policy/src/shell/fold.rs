@@ -5,13 +5,14 @@
 //! argument lists the shell would build: braces expanded, known values inserted and
 //! split, everything else left as [`Piece`]s that say what is unknown.
 
+mod array;
 mod builder;
 
 use std::cell::Cell;
 use std::collections::HashMap;
 
 use super::ast::Span;
-use super::word::{Assignment, AssignmentMode, Word};
+use super::word::{Assignment, AssignmentMode, PartKind, Word};
 use builder::{Builder, Splitting};
 
 /// One argument, as far as it is known.
@@ -96,6 +97,9 @@ pub struct Value {
     pub alternatives: Vec<Vec<Piece>>,
     /// Whether it may hold something else, too.
     pub completeness: Completeness,
+    /// If it is an array, each list of elements the script may have given it; none where
+    /// that is not known.
+    pub lists: Vec<Vec<Field>>,
 }
 
 /// Whether a set of alternatives is all there is.
@@ -119,6 +123,7 @@ impl Value {
         Value {
             alternatives: vec![pieces],
             completeness: Completeness::Closed,
+            lists: Vec::new(),
         }
     }
 
@@ -151,6 +156,7 @@ impl Value {
             }
             self.alternatives.push(pieces.clone());
         }
+        self.join_lists(&other.lists);
         if other.completeness == Completeness::Open {
             self.completeness = Completeness::Open;
         }
@@ -200,6 +206,10 @@ impl Environment {
 
     /// Sets a variable.
     pub fn set(&mut self, name: &[u8], value: Value) {
+        if let Some(at) = name.iter().position(|byte| *byte == b'[') {
+            // One element: of its array, nothing is known any more.
+            self.set(&name[..at], Value::unknown());
+        }
         let old = self.variables.insert(name.to_vec(), value);
         self.log.push((name.to_vec(), old));
     }
@@ -212,10 +222,26 @@ impl Environment {
         }
     }
 
-    /// Performs an assignment. Elements of arrays are not followed.
+    /// Performs an assignment.
     pub fn assign(&mut self, assignment: &Assignment) {
+        let array = match assignment.value.parts.as_slice() {
+            [part] => match &part.kind {
+                PartKind::Array(elements) => Some(elements),
+                _ => None,
+            },
+            _ => None,
+        };
         let value = match (&assignment.subscript, assignment.mode) {
-            (Some(_), _) => Value::unknown(),
+            (Some(subscript), mode) => {
+                self.with_element(&assignment.name, subscript, mode, &assignment.value)
+            }
+            (None, AssignmentMode::Set) if array.is_some() => {
+                self.array(array.map_or(&[], Vec::as_slice))
+            }
+            (None, AssignmentMode::Append) if array.is_some() => {
+                let more = self.array(array.map_or(&[], Vec::as_slice));
+                self.appended(&assignment.name, &more)
+            }
             (None, AssignmentMode::Set) => self.value(&assignment.value),
             (None, AssignmentMode::Append) => {
                 let (old, new) = (self.get(&assignment.name), self.value(&assignment.value));
@@ -298,6 +324,7 @@ impl Environment {
         Value {
             alternatives,
             completeness,
+            lists: Vec::new(),
         }
     }
 
@@ -309,7 +336,7 @@ impl Environment {
     }
 
     /// Every argument list that these words may become.
-    pub fn argv(&self, words: &[Word]) -> Vec<Vec<Field>> {
+    pub fn argv<'w>(&self, words: impl IntoIterator<Item = &'w Word>) -> Vec<Vec<Field>> {
         let mut builder = Builder::new(self, Splitting::Words);
         for word in words {
             if !super::braces::has_braces(word) {

@@ -2,7 +2,7 @@
 //! somewhere as text.
 
 use super::literals::quoted;
-use super::{Found, Look, Means};
+use super::{Found, Language, Look, Means};
 use crate::classify::given::Given;
 use crate::classify::state::State;
 use crate::command::knowledge;
@@ -34,6 +34,44 @@ const STARTING: &[&[u8]] = &[
 /// Modules that start programs: some languages name them in a text.
 const MODULES: &[&str] = &["subprocess", "child_process"];
 
+/// Words without which a source runs no text of its own, beside the calls that are known.
+fn evaluating(language: Language) -> &'static [&'static [u8]] {
+    match language {
+        Language::JavaScript => &[
+            b"eval",
+            b"Function",
+            b"constructor",
+            b"import(",
+            b"runIn",
+            b"Script",
+            b"Worker",
+            b"_load",
+            b"_compile",
+            b"binding",
+            b"Reflect",
+        ],
+        Language::Ruby => &[
+            b"eval",
+            b"exec",
+            b"send",
+            b"method",
+            b"load",
+            b"require_relative",
+            b"syscall",
+        ],
+        Language::Perl => &[b"eval", b"do ", b"require", b"&", b"->"],
+        Language::Php => &[
+            b"eval",
+            b"assert",
+            b"create_function",
+            b"include",
+            b"require",
+            b"preg_replace",
+        ],
+        _ => &[],
+    }
+}
+
 impl Look<'_, '_> {
     /// A command among the texts, in a source that starts programs: only the gravest counts,
     /// because prose mentions commands, too.
@@ -52,7 +90,10 @@ impl Look<'_, '_> {
                 group.clear();
                 sums.clear();
             }
-            match sums.last_mut().filter(|_| matches!(gap.trim(), "+" | ".")) {
+            match sums
+                .last_mut()
+                .filter(|_| matches!(gap.trim(), "+" | "." | ".." | "~" | "<>" | "++"))
+            {
                 Some(sum) => sum.push_str(&word),
                 None => sums.push(word.clone()),
             }
@@ -112,21 +153,29 @@ impl Found {
             || STARTING.iter().any(|word| self.has_bare(word))
     }
 
-    /// Whether a source in Python may run what stands in its texts. Its modules are named
-    /// outside of texts, unless its bytes are read in another way than they stand there.
-    pub(super) fn runs_texts(&self, text: &str) -> bool {
+    /// Whether a source may run what stands in its texts.
+    pub(super) fn runs_texts(&self, text: &str, language: Language) -> bool {
         let calls = [Means::Shell, Means::Argv, Means::Evaluate];
-        let is_read_otherwise = text.lines().take(2).any(|line| line.contains("coding"));
-        is_read_otherwise
-            || calls.iter().any(|means| self.outside.contains(means))
-            || MODULES
-                .iter()
-                .any(|module| self.has_bare(module.as_bytes()))
-            || STARTING.iter().any(|word| self.has_bare(word))
+        let names_module = |module: &&str| match language {
+            // Its modules are named outside of texts.
+            Language::Python => self.has_bare(module.as_bytes()),
+            _ => text.contains(*module),
+        };
+        calls.iter().any(|means| self.outside.contains(means))
+            || MODULES.iter().any(names_module)
+            || STARTING.iter().any(|word| self.has_bare_start(word))
+            || evaluating(language).iter().any(|word| self.has_bare(word))
     }
 
     fn has_bare(&self, word: &[u8]) -> bool {
         self.bare.windows(word.len()).any(|part| part == word)
+    }
+
+    /// As above, but for `execute`: what databases do with statements starts no program.
+    fn has_bare_start(&self, word: &[u8]) -> bool {
+        let is_execute = |at: usize| word == b"exec" && self.bare[at..].starts_with(b"execut");
+        let mut places = self.bare.windows(word.len()).enumerate();
+        places.any(|(at, part)| part == word && !is_execute(at))
     }
 }
 

@@ -7,6 +7,7 @@ use super::{Language, Look, Means};
 use crate::classify::flow::Flow;
 use crate::classify::given::Given;
 use crate::classify::harm::{self, Touch};
+use crate::command::files::{is_for_others, lets_others_read};
 use crate::effect::{Action, Place};
 use crate::risk::Risk;
 
@@ -14,6 +15,26 @@ use crate::risk::Risk;
 const MAX_GLOBS: usize = 8;
 /// A pattern is looked for in this many bytes.
 const MAX_PATTERN: usize = 256;
+
+/// What lists the names in a folder, or those that a pattern finds.
+const LISTINGS: &[&str] = &[
+    "glob",
+    "walk(",
+    "listdir(",
+    "scandir(",
+    "iterdir(",
+    "readdirSync(",
+    "readdir(",
+    "Dir.children(",
+    "Dir.each_child(",
+    "Dir.entries(",
+    "Find.find(",
+    "find(",
+    "DirectoryIterator(",
+    "DirectoryWalker(",
+    "Files.walk(",
+    "ReadDir(",
+];
 
 impl Look<'_, '_> {
     /// A call that touches the files its literals name.
@@ -43,9 +64,28 @@ impl Look<'_, '_> {
                 self.maybe(Touch::Move, words.leading());
                 self.maybe(Touch::Write, words.trailing());
             }
-            Means::Attributes => self.maybe(Touch::Attributes, first),
+            Means::Attributes => {
+                self.maybe(Touch::Attributes, first);
+                self.shows(first);
+            }
             Means::Path => self.object(words),
             _ => {}
+        }
+    }
+
+    /// A mode for others, on keys and passwords.
+    fn shows(&mut self, path: Option<&str>) {
+        let Some(path) = path else { return };
+        let given = Given::known(home(path, &self.judge.context.home), self.source.span);
+        let mut numbers = self
+            .source
+            .text
+            .split(|c: char| !c.is_ascii_alphanumeric())
+            .filter(|word| word.starts_with('0') && (4..=5).contains(&word.len()));
+        let secret = self.judge.target(&given, &self.state.cwd).place == Place::Secret;
+        if secret && !is_for_others(path) && numbers.any(lets_others_read) {
+            let says = "Lets others read keys or passwords";
+            self.effect(Action::Privilege, Risk::Dangerous, says);
         }
     }
 
@@ -84,20 +124,35 @@ impl Look<'_, '_> {
     /// A deletion of what a pattern for names finds: `for f in glob("~/*"): os.remove(f)`.
     fn each_found(&mut self) {
         let text = self.source.text.as_str();
-        let pattern = text
-            .match_indices("glob")
-            .take(MAX_GLOBS)
-            .find_map(|(at, word)| {
-                let behind = text[at + word.len()..].trim_start_matches(['(', ' ']);
-                let behind = &behind[..behind.floor_char_boundary(MAX_PATTERN)];
-                let words = literals(behind.lines().next()?, None);
-                words.list.into_iter().next()
-            });
-        if let Some(pattern) = pattern.filter(|pattern| pattern.contains('*')) {
-            self.path(Touch::Delete, &pattern);
+        let found = LISTINGS.iter().find_map(|listing| {
+            let mut places = text.match_indices(listing).take(MAX_GLOBS);
+            places.find_map(|(at, word)| listed(text, at, word))
+        });
+        if let Some(pattern) = found.as_ref().filter(|found| found.contains('*')) {
+            self.path(Touch::Delete, pattern);
+        } else if let Some(folder) = found {
+            self.below(&folder);
         } else if self.reads_input() {
             let says = "Deletes whatever its input names";
             self.effect(Action::Discards, Risk::Dangerous, says);
+        }
+    }
+
+    /// A deletion of what a folder holds. In the project and in temporary folders, sources choose
+    /// among what they find there.
+    fn below(&mut self, folder: &str) {
+        let expanded = folder.replace("{home}", &self.judge.context.home);
+        let path = home(&expanded, &self.judge.context.home);
+        let given = Given::known(path, self.source.span);
+        let place = self.judge.target(&given, &self.state.cwd).place;
+        let chosen = [
+            Place::Workspace,
+            Place::WorkspaceItself,
+            Place::Temp,
+            Place::Unknown,
+        ];
+        if !chosen.contains(&place) {
+            self.path(Touch::DeleteTree, folder);
         }
     }
 
@@ -153,6 +208,30 @@ impl Look<'_, '_> {
         };
         self.judge.runs_later(path, &flow, self.call);
     }
+}
+
+/// The pattern or the folder that a listing at a place is given: `glob("/x/*")`, `walk("/x")`,
+/// `Path("/x").iterdir()`.
+fn listed(text: &str, at: usize, word: &str) -> Option<String> {
+    let behind = text[at + word.len()..].trim_start_matches(['(', ' ']);
+    let behind = &behind[..behind.floor_char_boundary(MAX_PATTERN)];
+    let words = literals(behind.lines().next()?, None);
+    let given = words.list.into_iter().next();
+    match (object(&text[..at]), given) {
+        (Some(folder), Some(pattern)) => Some(format!("{folder}/{pattern}")),
+        (Some(folder), None) => Some(folder.to_owned()),
+        (None, given) => given,
+    }
+}
+
+/// The literal that a method is called on: `Path("/x").` before it.
+fn object(before: &str) -> Option<&str> {
+    let before = before.strip_suffix("r").unwrap_or(before);
+    let object = before.strip_suffix('.')?.strip_suffix(')')?;
+    let quote = object.chars().next_back().filter(|c| "\"'".contains(*c))?;
+    let inner = &object[..object.len() - 1];
+    let start = inner.rfind(quote)?;
+    Some(&inner[start + 1..])
 }
 
 /// `~` as languages' own functions expand it.

@@ -1,12 +1,16 @@
 //! Words become arguments: values inserted, split, and what is unknown kept as such.
 
-use super::super::word::{Operation, Parameter, Part, PartKind, Reference, Translation, Word};
+use std::borrow::Cow;
+
+use super::super::word::{
+    Operation, Parameter, Part, PartKind, Reference, Subscript, Translation, Word,
+};
 use super::{Completeness, Count, Environment, Field, MAX_ALTERNATIVES, MAX_VALUE, Piece, Value};
 
 /// A piece that is no text costs as much as this many bytes.
 const COST_OF_PIECE: usize = 32;
 /// And so does each word that a value falls into, beside its text.
-const COST_OF_WORD: usize = 32;
+pub(super) const COST_OF_WORD: usize = 32;
 
 /// Whether known values fall into words.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -124,6 +128,12 @@ impl<'e> Builder<'e> {
     }
 
     fn parameter(&mut self, parameter: &Parameter, quoting: Quoting) {
+        if let Some(subscript) = &parameter.subscript
+            && parameter.reference == Reference::Direct
+            && parameter.operation == Operation::Value
+        {
+            return self.elements(&parameter.name, subscript, quoting);
+        }
         let plain = parameter.subscript.is_none() && parameter.reference == Reference::Direct;
         let otherwise = match &parameter.operation {
             _ if !plain => return self.unknown(Piece::Unknown, quoting),
@@ -181,12 +191,83 @@ impl<'e> Builder<'e> {
         }
     }
 
+    /// `${x[@]}`, `${x[*]}`, `${x[0]}`
+    fn elements(&mut self, name: &[u8], subscript: &Subscript, quoting: Quoting) {
+        let value = self.environment.get(name);
+        let (byte, lists) = match (subscript, value) {
+            (Subscript::All(byte), Some(value)) => (*byte, Cow::Borrowed(&value.lists)),
+            (Subscript::Index(index), Some(value)) => (b'@', Cow::Owned(value.at(index))),
+            (_, None) => (b'@', Cow::Owned(Vec::new())),
+        };
+        let open = value.is_none_or(|value| value.completeness == Completeness::Open);
+        // One argument: with the first separator between the elements.
+        let joined =
+            self.splitting == Splitting::Never || byte == b'*' && quoting == Quoting::Quoted;
+        let is_odd = self.separators.as_deref() != Some(b" \t\n");
+        let size: usize = lists.iter().map(|list| super::array::size(list)).sum();
+        let count = lists.len() + usize::from(open);
+        if lists.is_empty()
+            || joined && is_odd
+            || self.states.len() * count > MAX_ALTERNATIVES * 2
+            || !self.environment.spend(size * self.states.len())
+        {
+            return self.unknown(Piece::Unknown, quoting);
+        }
+        if let ([only], false) = (&lists[..], open) {
+            // No copy of what came before, as above.
+            return self.list(only, quoting, joined);
+        }
+        let before = std::mem::take(&mut self.states);
+        let others = open.then_some(None);
+        for list in lists.iter().map(Some).chain(others) {
+            let mut branch = Builder {
+                states: before.clone(),
+                separators: self.separators.clone(),
+                ..*self
+            };
+            match list {
+                Some(list) => branch.list(list, quoting, joined),
+                None => branch.unknown(Piece::Unknown, Quoting::Unquoted),
+            }
+            self.states.append(&mut branch.states);
+        }
+    }
+
+    /// The elements of an array: an argument each, or all in one.
+    fn list(&mut self, list: &[Field], quoting: Quoting, joined: bool) {
+        for (index, field) in list.iter().enumerate() {
+            match (index, joined) {
+                (0, _) => {}
+                (_, true) => self.each(Piece::Text(b" ".to_vec())),
+                (_, false) => self.end_field(),
+            }
+            if quoting == Quoting::Quoted {
+                self.present();
+            }
+            for piece in &field.pieces {
+                match piece {
+                    Piece::Text(text) if self.splits(quoting) => self.split(text),
+                    // What the shell finds for a wildcard, it found before.
+                    Piece::Text(_) | Piece::Tilde(_) | Piece::Glob(_) => self.each(piece.clone()),
+                    _ => self.unknown(piece.clone(), quoting),
+                }
+            }
+            if field.count == Count::Any && !joined {
+                for state in &mut self.states {
+                    state.current.count = Count::Any;
+                }
+            }
+        }
+    }
+
     fn insert(&mut self, pieces: &[Piece], quoting: Quoting) {
         for piece in pieces {
             match piece {
                 Piece::Text(text) if self.splits(quoting) => self.split(text),
                 Piece::Text(_) | Piece::Tilde(_) => self.each(piece.clone()),
-                Piece::Glob(byte) => self.each(Piece::Text(vec![*byte])),
+                // A loop went through what the shell found: one name after the other, but all
+                // of them in the end.
+                Piece::Glob(_) => self.each(piece.clone()),
                 _ => self.unknown(piece.clone(), quoting),
             }
         }
@@ -300,7 +381,7 @@ fn blanks(pieces: &[Piece]) -> usize {
 }
 
 /// What following a value costs: its text, and more for what is no text.
-fn length(pieces: &[Piece]) -> usize {
+pub(super) fn length(pieces: &[Piece]) -> usize {
     pieces
         .iter()
         .map(|piece| match piece {
