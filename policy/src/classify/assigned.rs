@@ -105,6 +105,50 @@ pub(crate) fn assigned_by(command: &Command) -> Vec<Vec<u8>> {
     names
 }
 
+/// The variables that a function's body may declare as its own; `None` if that may be any.
+pub(crate) fn declared_own(body: &Command) -> Option<Vec<Vec<u8>>> {
+    let mut names = Some(Vec::new());
+    walk::each_in_command(body, &mut |node| {
+        if let walk::Node::Command(command) = node
+            && let CommandKind::Simple(simple) = &command.kind
+            && let Some(known) = &mut names
+        {
+            match own_names(&simple.words) {
+                Some(more) => known.extend(more),
+                None => names = None,
+            }
+        }
+    });
+    names
+}
+
+fn own_names(words: &[Word]) -> Option<Vec<Vec<u8>>> {
+    let Some((first, rest)) = words.split_first() else {
+        return Some(Vec::new());
+    };
+    match first.literal()?.as_slice() {
+        b"local" | b"declare" | b"typeset" => rest.iter().map(leading_name).collect(),
+        b"eval" | b"." | b"source" | b"builtin" | b"command" => None,
+        _ => Some(Vec::new()),
+    }
+}
+
+/// The name that a word begins with, if that is written out.
+fn leading_name(word: &Word) -> Option<Vec<u8>> {
+    let first = word.parts.first()?;
+    let (PartKind::Plain(text) | PartKind::Quoted(text)) = &first.kind else {
+        return word.literal();
+    };
+    let name: Vec<u8> = text
+        .iter()
+        .copied()
+        .take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+        .collect();
+    // `x""=1`: the name goes on in another part.
+    let whole = name.len() < text.len() || word.parts.len() == 1;
+    whole.then_some(name)
+}
+
 /// `declare -a x=(…)`, `local x=(…)`: the arrays that a command declares, where no option gives
 /// their elements another meaning.
 pub(crate) fn arrays_declared(words: &[Word]) -> impl Iterator<Item = Assignment> {

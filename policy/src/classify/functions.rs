@@ -133,7 +133,13 @@ impl Judge<'_> {
         // Everything but the arguments stays set.
         let mut changes = state.variables.undo(mark);
         changes.retain(|name, _| !name.iter().all(u8::is_ascii_digit));
-        state.variables.join(&[changes]);
+        // What the function may have declared as its own is perhaps what it was before.
+        let own = super::assigned::declared_own(&function.body);
+        let (own, rest) = changes
+            .into_iter()
+            .partition(|(name, _)| own.as_ref().is_none_or(|own| own.contains(name)));
+        state.variables.join(&[rest]);
+        state.variables.join(&[own, Default::default()]);
         self.active.pop();
         flow
     }
