@@ -59,9 +59,13 @@ fn claude(question: &Question, verdict: &Verdict) -> Value {
     json!({ "hookSpecificOutput": output })
 }
 
-/// Whether Claude Code says that nobody sits before it, as under `claude -p`.
+/// Whether Claude Code says that nobody sits before it, as under `claude -p`: in a word for
+/// just that, which not every version has, or by how it was started.
 fn is_unattended() -> bool {
-    std::env::var_os("CLAUDE_CODE_SESSION_ATTENDED").is_some_and(|word| word == "0")
+    match std::env::var_os("CLAUDE_CODE_SESSION_ATTENDED") {
+        Some(attended) => attended == "0",
+        None => std::env::var_os("CLAUDE_CODE_ENTRYPOINT").is_some_and(|how| how == "sdk-cli"),
+    }
 }
 
 /// As Claude Code's, without asking: it is not acted upon there. What is rewritten asks by

@@ -245,22 +245,28 @@ fn an_agent_reads_what_it_put_aside(scene: &Scene) -> Verdict {
 /// `claude -p`: a question to its user would be a no; the jailed line asks by itself.
 fn where_nobody_is_there_the_queue_is_asked(scene: &Scene) -> Verdict {
     let _desk = Desk::at(scene);
-    let decide = |attended: &str, tool: &str, input: Value| -> Verdict<Value> {
+    let decide = |(name, value): (&str, &str), tool: &str, input: Value| -> Verdict<Value> {
         let question = json!({
             "session_id": "s", "cwd": scene.workspace(), "hook_event_name": "PreToolUse",
             "permission_mode": "default", "tool_name": tool, "tool_input": input,
         });
         let call = scene.sjail(["hook", "claude-code"]);
-        let call = call.env("CLAUDE_CODE_SESSION_ATTENDED", attended);
+        let call = call.env(name, value);
         let answer = call.input(question.to_string()).output()?.json()?;
         Ok(answer["hookSpecificOutput"].clone())
     };
     let line = json!({ "command": "rm -rf build" });
-    assert_eq!(
-        decide("1", "Bash", line.clone())?["permissionDecision"],
-        "ask"
-    );
-    let alone = decide("0", "Bash", line)?;
+    // A word for just that, which not every version says, and how it was started.
+    let attended = "CLAUDE_CODE_SESSION_ATTENDED";
+    let started = "CLAUDE_CODE_ENTRYPOINT";
+    for somebody in [(attended, "1"), (started, "cli"), (started, "sdk-ts")] {
+        let decided = decide(somebody, "Bash", line.clone())?;
+        assert_eq!(decided["permissionDecision"], "ask", "{somebody:?}");
+    }
+    let alone = decide((started, "sdk-cli"), "Bash", line.clone())?;
+    assert_eq!(alone["permissionDecision"], "allow", "{alone}");
+    let nobody = (attended, "0");
+    let alone = decide(nobody, "Bash", line)?;
     assert_eq!(alone["permissionDecision"], "allow", "{alone}");
     let instead = alone["updatedInput"]["command"]
         .as_str()
@@ -270,8 +276,8 @@ fn where_nobody_is_there_the_queue_is_asked(scene: &Scene) -> Verdict {
     ran.exits(75)?.stderr_has("approval is pending")?;
     // A file is not rewritten: that stays a question, which is a no there.
     let file = json!({ "file_path": scene.outside_file("x", "")? });
-    assert_eq!(decide("0", "Read", file)?["permissionDecision"], "ask");
+    assert_eq!(decide(nobody, "Read", file)?["permissionDecision"], "ask");
     let harm = json!({ "command": super::hook::HARM });
-    assert_eq!(decide("0", "Bash", harm)?["permissionDecision"], "deny");
+    assert_eq!(decide(nobody, "Bash", harm)?["permissionDecision"], "deny");
     Ok(())
 }

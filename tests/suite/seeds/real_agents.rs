@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use nix::sys::signal::Signal;
+use nix::unistd::Uid;
 use serde_json::{Value, json};
 use sjail_tests::{Call, Running, Scene, Test, Verdict, tests};
 
@@ -152,9 +153,18 @@ fn claude_steps(scene: &Scene) -> Value {
     ])
 }
 
+/// Claude Code's own program, for a run that asks nobody: it does not do that as root.
+fn unasked_claude(scene: &Scene) -> Verdict<PathBuf> {
+    let program = program(scene, "claude")?;
+    match Uid::effective().is_root() {
+        false => Ok(program),
+        true => scene.skip("claude asks nobody only as an ordinary user"),
+    }
+}
+
 fn claude_code_does_as_its_hook_says(scene: &Scene) -> Verdict {
     let desk = Desk::at(scene);
-    let program = program(scene, "claude")?;
+    let program = unasked_claude(scene)?;
     ground(scene)?;
     install(scene, "claude-code", &scene.program("sjail"))?;
     let model = Model::of(scene, claude_steps(scene))?;
@@ -203,7 +213,7 @@ fn without_program(
 }
 
 fn claude_code_without_its_hooks_program_does_nothing(scene: &Scene) -> Verdict {
-    let program = program(scene, "claude")?;
+    let program = unasked_claude(scene)?;
     without_program(scene, "claude-code", claude_steps(scene), |model| {
         let words = ["-p", "--dangerously-skip-permissions", "x"];
         Ok(claude(scene, model, scene.host(program).args(words)))
