@@ -60,7 +60,7 @@ use judge::Court;
 use links::Depth;
 pub use preparation::{Ground, writable};
 use quarantine::Quarantine;
-use record::Record;
+use record::{Record, Recorded};
 use scan::Search;
 use watch::Watch;
 
@@ -100,7 +100,7 @@ pub struct Protection {
     refused: Option<PathBuf>,
     copy: Option<Copy>,
     watch: Option<Watch>,
-    record: Option<Record>,
+    record: Recorded,
     findings: Vec<Finding>,
     /// What went to quarantine.
     taken: quarantine::Amount,
@@ -161,7 +161,7 @@ impl Protection {
             refused: None,
             copy: None,
             watch: None,
-            record: None,
+            record: Recorded::Nowhere,
             findings: Vec::new(),
             taken: quarantine::Amount::default(),
             ended: None,
@@ -237,11 +237,11 @@ impl Protection {
             .collect()
     }
 
-    /// Starts watching; to be called before the command runs.
-    pub fn start(&mut self, records: &Path, sandbox: &Path) -> Result<(), Error> {
+    /// Starts watching; to be called before the command runs. What the run knows is written
+    /// into `records` when the jail is there.
+    pub fn start(&mut self, records: PathBuf, sandbox: PathBuf) -> Result<(), Error> {
         self.watch = Some(Watch::start(&self.start.places).map_err(Error::Watch)?);
-        let record = Record::write(records, self, sandbox).map_err(Error::Record)?;
-        self.record = Some(record);
+        self.record = Recorded::Awaited { records, sandbox };
         Ok(())
     }
 
@@ -266,7 +266,7 @@ impl Protection {
         }
         self.sweep();
         self.take_links(Depth::Whole);
-        if let Some(record) = self.record.take() {
+        if let Recorded::Written(record) = std::mem::take(&mut self.record) {
             record.done();
         }
         if let Some(config) = self.refused.take() {
@@ -396,6 +396,14 @@ impl Protection {
 }
 
 impl supervise::Guard for Protection {
+    fn born(&mut self, _: &Jail) -> Result<(), crate::error::Error> {
+        if let Recorded::Awaited { records, sandbox } = &self.record {
+            let record = Record::write(records, self, sandbox).map_err(Error::Record)?;
+            self.record = Recorded::Written(record);
+        }
+        Ok(())
+    }
+
     fn waits_for(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
         self.watch
             .as_ref()

@@ -30,6 +30,18 @@ pub struct Record {
     _lock: Flock<File>,
 }
 
+/// What the next start finds if this run is killed.
+#[derive(Debug, Default)]
+pub enum Recorded {
+    /// Nobody watches.
+    #[default]
+    Nowhere,
+    /// The jail is being made: nothing can be left behind yet.
+    Awaited { records: PathBuf, sandbox: PathBuf },
+    /// It can find it.
+    Written(Record),
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 struct Text {
     workspace: ByteString,

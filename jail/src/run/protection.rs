@@ -63,6 +63,6 @@ pub(super) fn protection(
             note.add(report.id(), Leftover::Folder(folder.clone()))
         })?;
     }
-    protection.start(&records, &sandbox)?;
+    protection.start(records, sandbox)?;
     Ok(Some(protection))
 }

@@ -27,7 +27,7 @@ use crate::signals::Signals;
 use crate::spawn::{Jail, Start};
 use crate::stdio::Held;
 use crate::step::Failure;
-use crate::sys::pidfd;
+use crate::sys::{memory, pidfd};
 use crate::terminal::{Moved, Side, Standing};
 
 /// What the loop attends to besides the jail itself.
@@ -114,8 +114,10 @@ pub fn run(jail: Jail, mut watch: Watch<'_>) -> Result<Outcome, Error> {
         end(&jail);
         return Err(error);
     }
-    // Pid 1 is busy for a while yet: the time to look for what others have left.
+    // Pid 1 is busy for a while yet: the time to look for what others have left, and to
+    // let go of what making the jail took.
     cleanup::sweep();
+    memory::let_go_of_code();
     let mut supervisor = Supervisor {
         jail,
         watch,
