@@ -73,9 +73,9 @@ fn attempt(args: &RunArgs, report: &mut Report) -> Result<Outcome, Error> {
     if desk.is_inside() {
         no_other_jail(&wish)?;
     }
-    let inquiry = permission::submit(&desk, wish, report)?;
-    // Behind the question: whoever answers it begins at once, on another processor.
+    // Before the question: whoever answers it may take our processor meanwhile.
     let ahead = ahead(args);
+    let inquiry = permission::submit(&desk, wish, report)?;
     let is_own = args.user.is_none() && args.approval.is_none() && !desk.is_inside();
     let source = match is_own {
         true => Source::Command {

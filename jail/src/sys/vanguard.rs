@@ -67,6 +67,8 @@ struct Shared {
 
     /// The processors that all of us may use.
     processors: Option<CpuSet>,
+    /// Whether it was made patient, see [`Patience`].
+    is_patient: AtomicU32,
 
     /// A futex: what to do next.
     word: AtomicU32,
@@ -93,6 +95,7 @@ impl Vanguard {
             uid_map,
             gid_map,
             processors: sched_getaffinity(Pid::from_raw(0)).ok(),
+            is_patient: AtomicU32::new(0),
             word: AtomicU32::new(WAIT),
             group: AtomicI32::new(-1),
             enter: AtomicPtr::new(ptr::null_mut()),
@@ -102,6 +105,9 @@ impl Vanguard {
             pid: AtomicI32::new(0),
             pidfd: AtomicI32::new(-1),
         });
+        let patience = Patience::take();
+        let is_patient = u32::from(patience.is_some());
+        shared.is_patient.store(is_patient, Ordering::Relaxed);
         // SAFETY: the stack is a live buffer used by nobody else and, like `shared`, stays
         // where it is until the process has been waited for: see `Drop`.
         let pid = unsafe {
@@ -117,6 +123,7 @@ impl Vanguard {
         if let Some(others) = shared.processors.and_then(others) {
             let _ = sched_setaffinity(pid, &others);
         }
+        drop(patience);
         Ok(Vanguard {
             pid: Some(pid),
             shared,
@@ -207,6 +214,35 @@ impl Drop for Vanguard {
     }
 }
 
+/// While this lives, a process that we make does not take our processor from us the moment it
+/// is there: it is to have another one. Dropping this ends that for us; the process ends it
+/// for itself.
+struct Patience;
+
+impl Patience {
+    /// `None` for somebody who has chosen how to be scheduled: that stays.
+    fn take() -> Option<Patience> {
+        // SAFETY: no memory.
+        let policy = unsafe { libc::sched_getscheduler(0) };
+        (policy == libc::SCHED_OTHER && schedule(libc::SCHED_BATCH).is_ok()).then_some(Patience)
+    }
+}
+
+impl Drop for Patience {
+    fn drop(&mut self) {
+        let _ = schedule(libc::SCHED_OTHER);
+    }
+}
+
+/// Has the caller scheduled in another way.
+fn schedule(policy: i32) -> nix::Result<()> {
+    // Of the parameters only real-time policies know another priority than this.
+    let priority: i32 = 0;
+    let at = (&raw const priority) as usize;
+    // SAFETY: reads one number, all that the structure has, which outlives the call.
+    unsafe { raw::call(libc::SYS_sched_setscheduler, [0, policy as usize, at, 0, 0]) }.map(drop)
+}
+
 /// All of these processors but the one that we run on, if there are others.
 fn others(mut all: CpuSet) -> Option<CpuSet> {
     let here = sched_getcpu().ok()?;
@@ -259,6 +295,9 @@ impl Shared {
 impl Shared {
     /// Makes the namespaces, and what in them needs no plan.
     fn prepare(&self) -> Result<(), Failure> {
+        if self.is_patient.load(Ordering::Relaxed) != 0 {
+            schedule(libc::SCHED_OTHER).at(Step::Namespaces)?;
+        }
         block_signals().at(Step::ParentDeath)?;
         self.die_with_parent().at(Step::ParentDeath)?;
         let spaces = libc::CLONE_NEWUSER
