@@ -274,7 +274,9 @@ fn a_broken_policy_keeps_the_former_in_force(scene: &Scene) -> Verdict {
     let policy = ".config/sjail/policy.toml";
     scene.home_file(policy, "[commands]\ndeny = [\"make\"]\n")?;
     desk.sjail(["run", "--no-wait", "--", "make"])?.exits(77)?;
-    scene.home_file(policy, "[commands\n")?;
+    // In one step: who reads it half written reads another policy.
+    let broken = scene.home_file("broken", "[commands\n")?;
+    fs::rename(broken, scene.home().join(policy))?;
     desk.sjail(["run", "--no-wait", "--", "make"])?.exits(77)?;
     desk.sjail(["run", "--no-wait", "--", "true"])?
         .succeeds()?

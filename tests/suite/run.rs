@@ -10,6 +10,7 @@ pub fn suite() -> Vec<Test> {
         the_host_runs_programs,
         a_line_is_never_an_option_of_the_shell,
         standard_streams_can_be_opened_by_name,
+        the_command_is_scheduled_as_its_caller,
         a_trace_names_refused_calls,
     ]
 }
@@ -39,6 +40,26 @@ fn a_line_is_never_an_option_of_the_shell(scene: &Scene) -> Verdict {
         .output()?
         .succeeds()?
         .stdout_is("ran\n")?;
+    Ok(())
+}
+
+/// How sjail makes itself wait for its helpers is nothing that the command inherits, and what its
+/// caller has chosen stays.
+fn the_command_is_scheduled_as_its_caller(scene: &Scene) -> Verdict {
+    scene.needs(&["awk", "chrt"])?;
+    let sjail = scene.program("sjail");
+    let (normal, batch) = ("0", "3");
+    for (chosen, policy) in [("--other", normal), ("--batch", batch)] {
+        let words = [chosen, "0"].map(str::to_owned).into_iter();
+        let words = words.chain([sjail.display().to_string()]);
+        let words = words
+            .chain(["run", "--no-broker", "-q", "--", "awk", "{ print $41 }"].map(str::to_owned));
+        let run = scene
+            .host("chrt")
+            .args(words.chain(["/proc/self/stat".to_owned()]))
+            .output()?;
+        run.succeeds()?.stdout_is(&format!("{policy}\n"))?;
+    }
     Ok(())
 }
 

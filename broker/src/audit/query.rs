@@ -239,11 +239,14 @@ fn statement(
         add("id = ?", text(id));
     }
     if let Some(pattern) = &filter.command_pattern {
-        add("command GLOB ?", text(pattern));
-        if kind == Kind::Commands
-            && let Some(found) = few_like(connection, pattern)?
-        {
-            add("seq IN (SELECT value FROM json_each(?))", text(&found));
+        match kind {
+            Kind::Commands => match few_like(connection, pattern)? {
+                Some(found) => add("seq IN (SELECT value FROM json_each(?))", text(&found)),
+                // Some of the many are near the end of the log: the plus keeps them from
+                // being gathered and sorted.
+                None => add("+command GLOB ?", text(pattern)),
+            },
+            _ => add("command GLOB ?", text(pattern)),
         }
     }
     if kind == Kind::Commands {
