@@ -224,7 +224,9 @@ impl Patience {
     fn take() -> Option<Patience> {
         // SAFETY: no memory.
         let policy = unsafe { libc::sched_getscheduler(0) };
-        (policy == libc::SCHED_OTHER && schedule(libc::SCHED_BATCH).is_ok()).then_some(Patience)
+        let is_ours = policy == libc::SCHED_OTHER && schedule(libc::SCHED_BATCH).is_ok();
+        // Made only then: whoever drops one is scheduled as usual.
+        is_ours.then(|| Patience)
     }
 }
 
