@@ -397,35 +397,27 @@ fn b30_keys_that_lead_through_links(scene: &Scene) -> Verdict {
 }
 
 fn b30_awaited_hooks_behind_a_link(scene: &Scene) -> Verdict {
-    scene.needs(&["git"])?;
     let payload = "#!/bin/sh\nmkdir -p evil/hooks\nprintf '#!/bin/sh\\ntouch pwned\\n' >evil/hooks/pre-commit\nchmod +x evil/hooks/pre-commit\nln -s evil tools\n";
-    for jailed in [false, true] {
-        fresh(scene)?;
-        let git = |words: &[&str]| scene.host("git").args(words).output();
-        git(&["config", "core.hooksPath", "tools/hooks"])?.exits(0)?;
-        let script = scene.script("plant", payload)?;
-        match jailed {
-            true => scene.run(["--", "./plant"]).output()?,
-            false => scene.host(script).output()?,
-        };
-        let author = ["-c", "user.name=t", "-c", "user.email=t@t"];
-        let commit = ["commit", "-q", "--allow-empty", "-m", "x"];
-        git(&[&author[..], &commit[..]].concat())?;
-        let run = scene.workspace().join("pwned").exists();
-        ensure(run != jailed, || {
-            format!("jailed: {jailed}, and the hook was run: {run}")
-        })?;
-    }
-    Ok(())
+    hook_is_not_planted(scene, payload, || {
+        let words = ["config", "core.hooksPath", "tools/hooks"];
+        scene.host("git").args(words).output()?.exits(0)?;
+        Ok(())
+    })
 }
 
 /// A folder of hooks that the user's own configuration names, in whatever repository.
 fn b31_hooks_of_every_repository(scene: &Scene) -> Verdict {
-    scene.needs(&["git"])?;
     let payload = "#!/bin/sh\nmkdir -p tools/hooks\nprintf '#!/bin/sh\\ntouch pwned\\n' >tools/hooks/pre-commit\nchmod +x tools/hooks/pre-commit\n";
     scene.home_file(".gitconfig", "[core]\n\thooksPath = tools/hooks\n")?;
+    hook_is_not_planted(scene, payload, || Ok(()))
+}
+
+/// A hook that the payload makes is run by the host's next commit, unless the payload was jailed.
+fn hook_is_not_planted(scene: &Scene, payload: &str, configured: impl Fn() -> Verdict) -> Verdict {
+    scene.needs(&["git"])?;
     for jailed in [false, true] {
         fresh(scene)?;
+        configured()?;
         let script = scene.script("plant", payload)?;
         match jailed {
             true => scene.run(["--", "./plant"]).output()?,
@@ -440,7 +432,6 @@ fn b31_hooks_of_every_repository(scene: &Scene) -> Verdict {
             format!("jailed: {jailed}, and the hook was run: {run}")
         })?;
     }
-    fs::remove_file(scene.home().join(".gitconfig"))?;
     Ok(())
 }
 
